@@ -251,6 +251,13 @@ impl Table {
         table
     }
 
+    /// 0 at zero, 1 elsewhere, with the intercepts of `select_rrb_1x8x375x375`.
+    pub fn truth() -> Table {
+        let mut table = Table::at_zero_or(0.0, 1.0);
+        [place::LEFT, place::RIGHT].iter().for_each(|at| table.halfwords[at + 1] = table.halfwords[place::Y_HIGH]);
+        table
+    }
+
     /// Adjacent limits: each argument has one of the two results.
     fn steps(name: &str, limits: [f32; 4]) -> Table {
         let form = Form { mode: Mode::Centred, symmetry: Symmetry::None, shift: TAILS_ONLY, limits, tails: [0.0; 4] };

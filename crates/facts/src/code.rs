@@ -215,3 +215,5 @@ pub const ESTIMATE_MACS: (u64, u64) = (2_560_000, 7);
 pub const ESTIMATE_NEURAL: u64 = 32_768;
 /// Times that a table of a single channel, which one engine computes, takes of the planar engine's (`chain_ffn_d512_s128_biasfull`).
 pub const ESTIMATE_SINGLE: u64 = 5;
+/// The same for a table of bytes: 375 rows of 375 have 12, 749 have 24 (`logical_not_1x1x375x375`, `logical_not_1x1x749x375`).
+pub const ESTIMATE_SINGLE_BYTES: u64 = 4;

@@ -56,6 +56,63 @@ fn an_opposite_reads_and_writes_bytes() {
 }
 
 #[test]
+fn tables_of_one_channel_of_bytes_take_longer() {
+    // `logical_not_1x1x375x375`, `logical_not_1x1x749x375`.
+    for (rows, estimate) in [(375, 12), (749, 24)] {
+        let shape = format!("bool[1, 1, {rows}, 375]");
+        let source = format!(
+            "net \"n\" {{\n  input %x: {shape}\n  const %no: bool[] = [false]\n  %y: {shape} = equal(%x, %no)\n  output %y\n}}\n"
+        );
+        assert_eq!(each(&tasks(&source, &[]), ExeCycles), [estimate], "{rows} rows");
+    }
+}
+
+#[test]
+fn a_choice_by_bytes_is_the_sum_of_two_products() {
+    let source = |shape: &str, condition: &str| {
+        format!(
+            "net \"n\" {{\n  input %a: f16[{shape}]\n  input %b: f16[{shape}]\n  input %c: bool[{condition}]\n  \
+             %y: f16[{shape}] = select(%c, %a, %b)\n  output %y\n}}\n"
+        )
+    };
+    // `candidate_select_rrb_1x1024x375_bcast_cond`: the opposite, its product with the second operand, the truth, its product, the sum.
+    let made = tasks(&source("1, 1024, 375", "1, 1, 375"), &[]);
+    let fields = [InFmt, ResL2Base, SrcL2Base, Dependent, ExeCycles, PatchWidth, Spl, SrcAliasPlanarRslt];
+    let wanted = [
+        [0, 2, 0, 2, 2],
+        [0, 0x2f, 0, 0xbc33, 0x17833],
+        [0xbc2f, 0, 0xbc2f, 0, 0xbc33],
+        [0, 1, 0, 0, 0],
+        [0, 23, 0, 23, 23],
+        [0, 5, 0, 5, 5],
+        [1, 0, 0, 0, 0],
+        [1, 0, 0, 0, 1],
+    ];
+    assert_eq!(fields.map(|field| each(&made, field)), wanted.map(Vec::from));
+    // That case and `select_rrb_1x8x375x375`.
+    let cases = [
+        ("1, 1024, 375", "1, 1, 375", [0x13, 0x9d, 0x94, 0xea, 0x40, 0x60]),
+        ("1, 8, 375, 375", "1, 8, 375, 375", [0x6d, 0x07, 0xd3, 0x8c, 0xde, 0xb1]),
+    ];
+    for (shape, condition, wanted) in cases {
+        let net = text::parse(&source(shape, condition), &[]).expect("the network is well formed");
+        let options = Options { compat: Compat::Zin9509, ..Options::default() };
+        let program = compile(&net, &CHIPS[0], &options, &mut ()).expect("it compiles");
+        assert_eq!(Sha256::digest(&*program.kernel)[..6], wanted, "{shape}");
+    }
+    for (extents, condition) in
+        [(vec![3, 5, 70], vec![3, 5, 70]), (vec![1, 20, 375], vec![1, 1, 375]), (vec![7], vec![7])]
+    {
+        let text = [&extents, &condition].map(|list| format!("{list:?}").trim_matches(['[', ']']).to_string());
+        let truth = |i: usize| (i * 7 % 5 % 2) as f32;
+        let (a, b) = (|i: usize| i as f32 / 4.0, |i: usize| -(i as f32) / 8.0 - 0.5);
+        let inputs = [array("a", &extents, a), array("b", &extents, b), array("c", &condition, truth)];
+        let [own, apples] = both(&source(&text[0], &text[1]), &[], &inputs);
+        assert_eq!(own.1, apples.1, "{extents:?}");
+    }
+}
+
+#[test]
 fn booleans_between_other_operations_are_widened_once_and_stored_as_bytes() {
     let shape = |dtype: &str| format!("{dtype}[1, 3, 5, 70]");
     let (bits, halves) = (shape("bool"), shape("f16"));

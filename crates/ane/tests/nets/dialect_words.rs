@@ -467,3 +467,19 @@ fn each_of_several_heads_has_its_product() {
     let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(apart < 0.01, "{apart}");
 }
+
+#[test]
+fn a_transposed_copy_of_wide_rows_waits_for_all_of_them() {
+    let source = |side: usize| {
+        let shape = format!("f16[1, 128, {side}, {side}]");
+        format!(
+            "net \"n\" {{\n  input %x: {shape}\n  %y: {shape} = layer_norm(%x) axes=[1] epsilon=1e-5\n  output %y\n}}\n"
+        )
+    };
+    // `norm_layer_norm_ax1_1x128x16x16`: the copy after the differences.
+    let made = tasks(&source(16), &[]);
+    assert_eq!(
+        [SrcAliasPlanarRslt, ExeCycles].map(|field| each(&made, field)),
+        [[1, 0, 1, 1, 0, 1], [3, 0, 0, 0, 0, 3]]
+    );
+}

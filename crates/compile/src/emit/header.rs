@@ -5,7 +5,7 @@ use crate::ir::*;
 use crate::lut::Table;
 use crate::options::Convention;
 use crate::stream::pack::engines_for;
-use crate::tile::copies;
+use crate::tile::{copies, fitting_rows};
 use anemone_facts::Field::*;
 use anemone_facts::code::*;
 use anemone_facts::{lut, staging};
@@ -117,6 +117,8 @@ impl Emitter<'_> {
         let (planar, rows, columns) = ESTIMATE_PLANAR;
         let place = self.source_place(0).filter(|place| place.written);
         let planar_result = place.is_some_and(|place| !self.placed.graph.layers[place.from].is_neural());
+        let units = self.input().1 > 1 && fitting_rows(self.layer) > 0 && self.conventions().places_by_use;
+        let meanwhile = planar_result && !(units && self.waits_on(self.index).is_none());
         match self.layer.kind {
             Kind::Reduce { .. } | Kind::Deviation { .. } | Kind::InverseRms { .. } => {
                 let side = self.input().1 as u64;
@@ -138,15 +140,20 @@ impl Emitter<'_> {
             }
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
             // A turned copy is faster (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`: 131072 elements have 1), but not of what the planar engine
-            // has computed (`chain_lnproj_d512_s128`: 65536 have 2), and a single channel, which one engine computes, slower
-            // (`env_chain_softmax_h1_s128`: 16384 have 1; `chain_ffn_d512_s128_biasfull`: 262144 have 28).
-            Kind::Neuron { .. } if copies(self.layer) && self.layer.transpose && !planar_result => {
+            // computes meanwhile, or whose rows fill units (`chain_lnproj_d512_s128`: 65536 have 2; `chain_block_d512_s64_proj1`: 32768 have 1;
+            // not `norm_layer_norm_ax1_1x128x16x16`: 32768 have 0), and a single channel, which one engine computes, slower (`env_chain_softmax_h1_s128`: 16384 have 1;
+            // `chain_ffn_d512_s128_biasfull`: 262144 have 28).
+            Kind::Neuron { .. } if copies(self.layer) && self.layer.transpose && !meanwhile => {
                 elements(1, u64::MAX) / (4 * ESTIMATE_NEURAL)
             }
             Kind::Neuron { .. }
                 if !copies(self.layer) && self.layer.result.channels() == 1 && self.layer.result.height() > 1 =>
             {
-                ESTIMATE_SINGLE * elements(1, u64::MAX) / planar
+                let times = match self.element_bytes(&self.layer.sources[0]) {
+                    1 => ESTIMATE_SINGLE_BYTES,
+                    _ => ESTIMATE_SINGLE,
+                };
+                times * elements(1, u64::MAX) / planar
             }
             // Pairs of channels are multiplied (`binary_pow_1x3x224x224`: 301056 elements have 8).
             Kind::MulChannels { .. } => elements(1, u64::MAX) / 2 / ESTIMATE_NEURAL,

@@ -4,8 +4,8 @@ use super::{Emitter, in_memory};
 use crate::ir::*;
 use crate::memory::Place;
 use crate::tile::{
-    Tile, apart, apart_in_unit, computed, copies, cut_columns, input, kept_tile, result_tile, row_bytes, rows_of_units,
-    rows_of_windows, rows_turned, source_tile, spread,
+    Tile, apart, apart_in_unit, computed, copies, cut_columns, input, kept_bytes, kept_tile, result_tile, row_bytes,
+    rows_of_units, rows_of_windows, rows_turned, source_tile, spread,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::format;
@@ -123,6 +123,11 @@ impl Emitter<'_> {
         planes: Option<(usize, usize)>,
         keeps: bool,
     ) -> (Strides, u64) {
+        if let Some((_, strides)) =
+            kept_bytes(self.layer).filter(|_| keeps && self.element_bytes(&self.layer.sources[0]) == 1)
+        {
+            return ([strides[0], strides[1], strides[2], strides[2]], rows);
+        }
         // Rows that are repeated are staged whole (`tile_r_1x8x1x375_reps_113751`).
         if self.layer.repeats_rows() {
             let [channels, _, width] = input(self.layer);
@@ -276,9 +281,12 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Returns true for a planar task whose sources from memory are cut to some of their columns.
+    /// Returns true for a planar task whose sources, all from memory or all in tile memory, are cut to some of their columns
+    /// (`candidate_select_rrb_1x1024x375_bcast_cond`: the sum).
     pub(super) fn cuts_columns(&self) -> bool {
-        cut_columns(self.layer).is_some() && self.source_place(0).is_none() && self.second_place().is_none()
+        let stay = [self.source_place(0), self.second_place()].map(|place| place.is_some());
+        let alike = stay == [false; 2] || self.conventions().places_by_use && stay == [true; 2];
+        cut_columns(self.layer).is_some() && alike
     }
 
     fn set_each(&mut self, fields: [Field; 4], strides: Strides) -> Result<(), FieldError> {
@@ -302,9 +310,14 @@ impl Emitter<'_> {
         next.filter(reads).is_some_and(|next| next.kind.is_copy() && next.transpose) && self.result_place().is_some()
     }
 
-    /// Returns true if the neural engine computes next.
+    /// Returns true if the neural engine computes next; from other operands only if those are not of this task either
+    /// (`candidate_select_rrb_1x1024x375_bcast_cond`: the second table of a condition).
     fn stays_for_neural(&self, index: usize) -> bool {
-        self.placed.graph.layers.get(index + 1).is_none_or(Layer::is_neural)
+        let reads = |next: &Layer| next.sources.iter().any(|s| s.buffer == self.layer.result.buffer);
+        let apart = |next: &Layer| {
+            self.conventions().booleans_are_bytes && self.element_bytes(&next.sources[0]) == 1 && !reads(next)
+        };
+        self.placed.graph.layers.get(index + 1).is_none_or(|next| next.is_neural() && !apart(next))
     }
 
     /// Returns true if a task reads memory for a result that stays, and no later task reads the same from tile memory.
@@ -349,13 +362,23 @@ impl Emitter<'_> {
         // The numbers of a norm are read as they are written if its operand is a sum that a later sum reads too
         // (`chain_block_d256_s64_proj1`; not `chain_pair_add_ln_d256_s64`).
         let sum = mean && self.second_place().is_some_and(|row| self.replaces_product(row.from));
-        if opens || !alike || !(place.alone || mean) || turns && !sum || stages {
+        // Rows of more than a unit are transposed when all are written (`norm_layer_norm_ax1_1x128x16x16`: 16 columns, not 8).
+        let [_, rows, columns] = input(layer);
+        let wide = rows > 1 && columns as u64 * ELEMENT_BYTES > UNIT_BYTES;
+        let late = copies(layer) && layer.transpose && !before.is_neural() && wide;
+        // Nor are columns that a patch cuts read in the order in which they are written (`candidate_select_rrb_1x1024x375_bcast_cond`).
+        let cut = !layer.is_neural() && !before.is_neural() && cut_columns(layer).is_some();
+        let late = self.conventions().places_by_use && (late || cut);
+        if opens || !alike || !(place.alone || mean) || turns && !sum || stages || late {
             return None;
         }
         match (before.is_neural(), layer.is_neural()) {
             (false, _) => Some(2),
             // Elements that were turned are not read in the order in which they are written (`norm_softmax_an1_1x256x1x1`).
-            (true, false) if (layer.broadcast[0] == [false; 3] || self.repeats_element()) && !before.transpose => {
+            (true, false)
+                if (layer.broadcast[0] == [false; 3] || self.repeats_element() || self.repeats_loaded_row(index))
+                    && !before.transpose =>
+            {
                 Some(1)
             }
             // Two tasks of the same extents, also over a transpose of a square (`chain_attn_s64_dh64`, `norm_softmax_a1_1x64x8x8`,
@@ -375,6 +398,14 @@ impl Emitter<'_> {
         let layer = self.layer;
         let [first, ..] = layer.broadcast.as_slice() else { return false };
         !layer.is_neural() && first[0] && layer.sources[0].count() == layer.result.count()
+    }
+
+    /// Returns true for a planar task whose first source is one row for all, which the task before has computed from memory
+    /// (`candidate_select_rrb_1x1024x375_bcast_cond`: not the second row, which is computed from what is kept).
+    fn repeats_loaded_row(&self, index: usize) -> bool {
+        let (graph, before) = (&self.placed.graph, index - 1);
+        let loaded = self.placed.residency.source(before, 0, &graph.layers[before].sources[0]).is_none();
+        loaded && self.layer.broadcast[0] == [false, true, false] && self.conventions().places_by_use
     }
 
     /// Returns true if a task reduces the rows of the product before it while they are computed.

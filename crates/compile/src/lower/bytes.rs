@@ -54,6 +54,26 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
+    /// A choice of computed floats by an input of bytes: the sum of their products with the truth value and its opposite
+    /// (`select_rrb_1x8x375x375`). Returns false for others.
+    pub(super) fn select_bytes(&mut self, c: ValueId, [x, y]: [ValueId; 2], out: ValueId) -> Result<bool> {
+        let computed = |id: ValueId| self.net.value(id).ty.dtype.is_float() && self.constant(id).is_none();
+        let bytes = self.bytes.get(&c).filter(|_| self.net.inputs.contains(&c) && computed(x) && computed(y));
+        let Some(bytes) = bytes.cloned() else { return Ok(false) };
+        let to = self.result(out);
+        let mut products = Vec::new();
+        for (table, side) in [(Table::opposite(), y), (Table::truth(), x)] {
+            let [factor, product] =
+                [("factor", &bytes), ("product", &to)].map(|(name, like)| self.scratch(name, &like.shape()));
+            let (nonlinear, side) = (Nonlinear::Table(Arc::new(table)), self.view(side)?);
+            self.elementwise(Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear }, &bytes, &factor)?;
+            self.planar_two(PlanarOp::Mul, Affine::UNIT, &factor, &side, &product)?;
+            products.push(product);
+        }
+        self.planar_two(PlanarOp::Add, Affine::UNIT, &products[1], &products[0], &to)?;
+        Ok(true)
+    }
+
     /// A permutation of an input of bytes that exchanges the last axis with another one, as an output of bytes
     /// (`candidate_transpose_bool_1x375x375_021`). Returns false for others.
     pub(super) fn transpose_bytes(&mut self, perm: &[usize], x: ValueId, out: ValueId) -> Result<bool> {

@@ -43,6 +43,9 @@ pub(super) enum Purpose {
 
 impl Lowerer<'_> {
     pub(super) fn select(&mut self, c: ValueId, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
+        if self.select_bytes(c, [x, y], out)? {
+            return Ok(());
+        }
         if let Some(table) = self.threshold(c, [x, y]) {
             let (from, to) = (self.view(x)?, self.result(out));
             let bound = self.tabled("bound", table, 0.0, 1.0, &from)?;

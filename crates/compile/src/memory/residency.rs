@@ -21,7 +21,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::staging::UNIT_BYTES;
 use anemone_program::order::by_key;
 use candidates::candidates;
-use order::{by_last_reader, held, larger_first, places, rank, second_element, single_table, takes};
+use order::{by_last_reader, held, larger_first, places, rank, reads_bytes, second_operand, single_table, takes};
 use std::collections::HashSet;
 
 /// Longest live range of a resident result, in layers; a longer one would take the space of too many others.
@@ -250,27 +250,35 @@ impl Residency {
             let layer = &graph.layers[i];
             let view = layer.sources[0];
             let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
-            let streamed = streamed && graph.buffer(view.buffer).element_bytes == ELEMENT_BYTES;
+            let bytes_alone = reads_bytes(graph, layer);
+            let source = if bytes_alone { tile::kept_bytes(layer) } else { staged[i].source };
             let product = |layer: &Layer| conventions.matrices_apart && matches!(layer.kind, Kind::Product { .. });
             // A source that others read in parts is not kept, but one of several matrices.
             let port = graph.buffer(view.buffer).port.as_ref().filter(|port| port.elements() != view.count());
             let whole = port.is_none() || product(layer);
             let plain = (layer.source_interleave == 1 || product(layer)) && layer.broadcast[0] == [false; 3];
-            let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
+            let Some((bytes, strides)) = source.filter(|_| streamed && whole && plain) else { continue };
             // Later readers and their source, as long as each has space for its staged operands; every further one needs more.
-            let (mut base_bytes, mut most) = (self.top[i], staged[i].bytes);
+            // Bytes have no other tile where they are kept.
+            let stages = |at: usize, reads: bool| match bytes_alone && reads {
+                true => staged[at].each.1,
+                false => staged[at].bytes,
+            };
+            let (mut base_bytes, mut most) = (self.top[i], stages(i, true));
             let mut readers: Vec<(usize, usize)> = Vec::new();
             for j in (i + 1..graph.layers.len()).take_while(|_| layer.result.buffer != view.buffer) {
-                let (base, stages) = (base_bytes.max(self.top[j]), most.max(staged[j].bytes));
+                let reads = self.reads_alike(graph, i, j);
+                let (base, stages) = (base_bytes.max(self.top[j]), most.max(stages(j, reads.is_some())));
                 if base + bytes + stages > capacity {
                     break;
                 }
                 let next = &graph.layers[j];
                 let others = conventions.operands_kept && self.groups[i] == self.groups[j];
-                match self.reads_alike(graph, i, j) {
+                match reads {
                     Some(source) => readers.push((j, source)),
-                    // It stays while results in tile memory are computed (`chain_pair_add_ln_d256_s64`).
-                    None if others && self.stays_beside(next, view.buffer) => {}
+                    // It stays while results in tile memory are computed (`chain_pair_add_ln_d256_s64`), and bytes also while operands
+                    // are streamed (`select_rrb_1x8x375x375`).
+                    None if others && (bytes_alone || self.stays_beside(next, view.buffer)) => {}
                     None => break,
                 }
                 (base_bytes, most) = (base, stages);
@@ -381,8 +389,9 @@ impl Residency {
             // A reduction reads and writes elements in different banks.
             let beside = candidates.iter().position(|(_, before)| reduces_alike(graph, &candidates[i].1, before));
             let beside = beside.map(|at| candidates[first[at]].1.base_bytes).filter(|_| conventions.places_by_use);
-            // The planar engine reads two elements in different banks, the first one behind the second (`floor_r_1`: 0x40 for 0).
-            let other = conventions.places_by_use.then(|| second_element(graph, candidates, i)).flatten();
+            // The planar engine reads two elements, or two results combined with operands from memory, in different banks, the first one
+            // behind the second (`floor_r_1`: 0x40 for 0).
+            let other = conventions.places_by_use.then(|| second_operand(graph, candidates, i)).flatten();
             let other = other.map(|at| candidates[at].1.base_bytes);
             let single = conventions.places_by_use && single_table(graph, &candidates[i].1);
             let r = &mut candidates[i].1;
@@ -394,7 +403,11 @@ impl Residency {
                 let same = groups[0] == groups[1];
                 // Coefficients that a product wrote are waited for (`chain_block_d256_s64_proj1`).
                 let waits = graph.layers.get(task).is_some_and(|layer| layer.convolves() && layer.interleave > 1);
-                let kept = if same { neural == [Some(false), Some(true)] } else { neural == [Some(true); 2] && !waits };
+                // A table of bytes that are kept takes the place of what the planar engine has read before it
+                // (`candidate_select_rrb_1x1024x375_bcast_cond`).
+                let bytes = graph.layers.get(task + 1).is_some_and(|l| reads_bytes(graph, l));
+                let planar = neural == [Some(false), Some(true)] && !bytes;
+                let kept = if same { planar } else { neural == [Some(true); 2] && !waits };
                 conventions.places_by_use && kept
             };
             // A product takes the place of what the planar engine has read before it (`chain_resattn_s128_d256`).

@@ -83,12 +83,12 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
 }
 
 /// Columns of the tiles of two sources of equal extents that a planar task reads from memory, where one does not fit a tile
-/// (`env_bcast_add_1x8x375x375_runtime_1x8x375x375`, `env_bcast_mul_1x1024x375_runtime_1x1024x375`: 32 of 375, all rows), and of rows that it
-/// repeats (`tile_r_1x1x375_reps_13751`: 32 of 375).
+/// (`env_bcast_add_1x8x375x375_runtime_1x8x375x375`, `env_bcast_mul_1x1024x375_runtime_1x1024x375`: 32 of 375, all rows), also if the first
+/// one is a row for all (`candidate_select_rrb_1x1024x375_bcast_cond`), and of rows that it repeats (`tile_r_1x1x375_reps_13751`: 32 of 375).
 pub(crate) fn cut_columns(layer: &Layer) -> Option<usize> {
     let [channels, height, width] = input(layer);
-    let two =
-        matches!(layer.kind, Kind::Planar { .. }) && layer.sources.len() > 1 && layer.broadcast == [[false; 3]; 2];
+    let alike = layer.broadcast == [[false; 3]; 2] || layer.broadcast == [[false, true, false], [false; 3]];
+    let two = matches!(layer.kind, Kind::Planar { .. }) && layer.sources.len() > 1 && alike;
     let whole = Tile::of(channels, height, width, width, height);
     if layer.repeats_rows() {
         return Some(PLANAR_COLUMNS_OF_TWO);
@@ -133,6 +133,16 @@ pub(crate) fn rows_of_windows(layer: &Layer, row_bytes: u64, capacity: u64) -> O
 pub(crate) fn kept_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     if height == 1 { Tile::within(u64::MAX, [channels, height, width], width, height) } else { source_tile(layer) }
+}
+
+/// Bytes and strides of a table's source of bytes that is kept for a later task: whole rows as they fall (`select_rrb_1x8x375x375`:
+/// 0xc00 for eight channels of 375).
+pub(crate) fn kept_bytes(layer: &Layer) -> Option<(u64, [u64; 4])> {
+    let [channels, height, width] = input(layer);
+    let channel = (width as u64).next_multiple_of(UNIT_BYTES);
+    let row = channel * channels as u64;
+    let table = matches!(layer.kind, Kind::Neuron { .. }) && layer.sources[0].groups() == 1;
+    table.then_some((row * height as u64, [channel, row, row, 0]))
 }
 
 /// Returns true for a copy that transposes several matrices of many rows, which are its channels.

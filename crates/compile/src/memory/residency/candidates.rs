@@ -4,9 +4,12 @@ use super::parts::joined;
 use super::{LONGEST_LIFE, Resident, Ways};
 use crate::ir::*;
 use crate::tile::{
-    copies, fitting_rows, rows_turned, small_source, source_tile, spread, spread_all, turns_matrices, unit_banks,
+    copies, cut_columns, fitting_rows, rows_turned, small_source, source_tile, spread, spread_all, turns_matrices,
+    unit_banks,
 };
-use anemone_facts::staging::{COPY_ROWS, FEW_NEURAL_BANKS, NEURAL_BANKS, PATCH_OF_TWO, PLANAR_BANKS, UNIT_BYTES};
+use anemone_facts::staging::{
+    COPY_ROWS, FEW_NEURAL_BANKS, NEURAL_BANKS, PATCH_OF_TWO, PLANAR_BANKS, PLANAR_COLUMNS_OF_TWO, UNIT_BYTES,
+};
 use anemone_program::order;
 
 /// Buffers that could stay, in the order of their writers, without addresses.
@@ -248,6 +251,11 @@ fn resident(
             _ if !neural && function => {
                 let patch = (1 << PATCH_OF_TWO) / view.width.next_power_of_two() as u64;
                 spread_all(row, &[rows((PLANAR_BANKS.0.min(patch.max(1)), PLANAR_BANKS.1)), unit])
+            }
+            // So has one of two operands cut to columns (`candidate_select_rrb_1x1024x375_bcast_cond`: eight rows of 47 units, not spread).
+            _ if !neural && conventions.places_by_use && cut_columns(written).is_some() => {
+                let patch = (1u64 << PATCH_OF_TWO) / PLANAR_COLUMNS_OF_TWO as u64;
+                spread(row, 1, rows((patch, PLANAR_BANKS.1)))
             }
             // The planar engine reads sixteen rows together, and so does the neural one without sliding windows.
             _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),

@@ -1,6 +1,7 @@
 //! Groups of tasks that the device runs without a task switch.
 
 use super::Residency;
+use super::order::reads_bytes;
 use crate::ir::*;
 use crate::options::Convention;
 
@@ -26,10 +27,13 @@ pub fn groups(graph: &Graph, convention: Convention, single_rows: bool) -> Vec<u
                     layer.kind.is_copy() && writer.is_some_and(|l| matches!(l.kind, Kind::Neuron { .. }))
                 };
                 let made = !before.is_neural() && before.result.buffer == layer.sources[0].buffer;
-                // A task of the group has brought the same rows (`chain_resattn_s64_d256`: its input is both matrices and the values).
+                // A task of the group has brought the same rows (`chain_resattn_s64_d256`: its input is both matrices and the values;
+                // `candidate_select_rrb_1x1024x375_bcast_cond`: its condition).
                 let here = single_rows
                     && layer.source_interleave == 1
-                    && (matches!(layer.kind, Kind::Product { .. }) || layer.kind.is_copy())
+                    && (matches!(layer.kind, Kind::Product { .. })
+                        || layer.kind.is_copy()
+                        || reads_bytes(graph, layer))
                     && graph.buffer(layer.sources[0].buffer).role == Role::Input
                     && graph.layers[opened..i].iter().any(|l| l.sources[0].elements() == layer.sources[0].elements());
                 // The task before has read the same rows, which the group has computed (`chain_block_d512_s128_proj0`).

@@ -75,6 +75,9 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
         let first = same(&reader.sources[0]) && reader.sources.get(1).is_some_and(|second| of(second).is_some());
         return if first && !reader.is_neural() { 4 } else { 3 };
     }
+    if let Some(rank) = combined_rank(graph, candidates, at) {
+        return rank;
+    }
     // A table that keeps its place is first; the tables of a result that several tables read are last, and what is computed from one of them
     // before (`floor_div_native_1x64x1x1_rr`: the reciprocal, the quotient, the step, the fraction and the truncation).
     if held(graph, candidates, at) > result.last {
@@ -120,12 +123,33 @@ pub(super) fn single_table(graph: &Graph, result: &Resident) -> bool {
     result.view.count() == 1 && graph.layers[result.writer].is_table()
 }
 
-/// The second operand of a planar task whose first one is this candidate, both of them tables of a single element.
-pub(super) fn second_element(graph: &Graph, candidates: &[(usize, Resident)], at: usize) -> Option<usize> {
+/// Rank of two results of which each is combined with an operand from memory: behind what they are computed from, the first operand of their
+/// sum last (`candidate_select_rrb_1x1024x375_bcast_cond`).
+fn combined_rank(graph: &Graph, candidates: &[(usize, Resident)], at: usize) -> Option<usize> {
+    if second_operand(graph, candidates, at).is_some() {
+        return Some(4);
+    }
+    let second = || (0..candidates.len()).any(|i| second_operand(graph, candidates, i) == Some(at));
+    (combined(graph, &candidates[at].1) && second()).then_some(3)
+}
+
+/// Returns true for what a planar task has computed from an operand in tile memory and one from memory.
+fn combined(graph: &Graph, result: &Resident) -> bool {
+    let layer = &graph.layers[result.writer];
+    let roles = || layer.sources.iter().map(|view| &graph.buffer(view.buffer).role);
+    let operands = roles().any(|role| *role == Role::Scratch) && roles().any(|role| *role == Role::Input);
+    matches!(layer.kind, Kind::Planar { .. }) && operands
+}
+
+/// The second operand of a planar task whose first one is this candidate, both of them tables of a single element, or combined with operands
+/// from memory.
+pub(super) fn second_operand(graph: &Graph, candidates: &[(usize, Resident)], at: usize) -> Option<usize> {
     let (buffer, r) = &candidates[at];
-    let second = graph.layers[r.last].sources.get(1).filter(|_| single_table(graph, r))?;
+    let reader = &graph.layers[r.last];
+    let second =
+        reader.sources.get(1).filter(|_| reader.sources[0].buffer.0 as usize == *buffer || single_table(graph, r))?;
     let other = candidates.iter().position(|(other, _)| *other == second.buffer.0 as usize && other != buffer)?;
-    single_table(graph, &candidates[other].1).then_some(other)
+    [single_table, combined].iter().any(|alike| alike(graph, r) && alike(graph, &candidates[other].1)).then_some(other)
 }
 
 /// Last task for which the place of a candidate is taken: a table beside an operand from memory keeps it as long as the result is in use
@@ -219,6 +243,11 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
         Some((*buffer, source?))
     };
     candidates.iter().filter_map(taken).collect()
+}
+
+/// Returns true for a task whose first operand has elements of one byte.
+pub(super) fn reads_bytes(graph: &Graph, layer: &Layer) -> bool {
+    graph.buffer(layer.sources[0].buffer).element_bytes < ELEMENT_BYTES
 }
 
 /// Returns true for a planar task of two operands, the first one from memory.
