@@ -483,3 +483,15 @@ fn a_transposed_copy_of_wide_rows_waits_for_all_of_them() {
         [[1, 0, 1, 1, 0, 1], [3, 0, 0, 0, 0, 3]]
     );
 }
+
+#[test]
+fn columns_that_become_rows_of_more_than_a_unit_are_stored_from_tiles() {
+    let source = "net \"n\" {\n  input %x: f16[1, 128, 16, 16]\n  %y: f16[1, 128, 1, 16] = reduce_mean(%x) axes=[2] keep_dims=true\n  \
+                  output %y\n}\n";
+    // `reduce_probe_mean_ax2_1x128x16x16`.
+    let made = tasks(source, &[]);
+    let fields = [ResL2ChannelStride, ResL2RowStride, ResBfrMode, L2BfrMode];
+    assert_eq!(fields.map(|field| each(&made, field)[2]), [2, 2, 0, 0]);
+    let [own, apples] = both(source, &[], &[array("x", &[1, 128, 16, 16], small)]);
+    assert_eq!(own.1, apples.1);
+}

@@ -86,8 +86,9 @@ impl Emitter<'_> {
             return self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (ResType, residency::DMA_KEEP)]);
         }
         // Results pass through one simple buffer: in 4.2.1 those that do not come from coefficients, in 9.509 all but
-        // plain copies from memory.
+        // plain copies from memory and single columns that become rows.
         let copied = copies(self.layer) && self.source_place(0).is_none() && !self.copies_whole();
+        let copied = copied || self.turns_to_rows();
         let bypasses = copied || self.conventions().bank_aware_tiles && self.cuts_columns();
         let simple = if self.conventions().copies_bypass_buffer { !bypasses } else { !self.convolves() };
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;

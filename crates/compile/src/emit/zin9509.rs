@@ -254,6 +254,9 @@ impl Emitter<'_> {
                 let groups = layer.result.groups() as u64;
                 let idle = if groups == 1 { channel } else { 0 };
                 self.set_each(RESULT, [channel, channel * groups, channel, idle])?;
+            } else if self.turns_to_rows() {
+                let row = (layer.result.width as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
+                self.set_each(RESULT, [row; 4])?;
             } else if self.cuts_columns() {
                 // The result's tiles are those of the sources.
                 let row = row_bytes(layer, tile, layer.result.height(), false, self.chip);
@@ -279,6 +282,16 @@ impl Emitter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns true for a copy that stores single columns from tile memory as rows of one channel, each of more than a unit
+    /// (`reduce_probe_mean_ax2_1x128x16x16`: 128 rows of 16).
+    pub(super) fn turns_to_rows(&self) -> bool {
+        let [_, height, width] = input(self.layer);
+        let rows = self.layer.result.channels() == 1 && height > 1 && width == 1;
+        let wide = self.layer.result.width as u64 * ELEMENT_BYTES > UNIT_BYTES;
+        let stored = self.source_place(0).is_some() && self.result_place().is_none();
+        copies(self.layer) && self.layer.transpose && rows && wide && stored && self.conventions().places_by_use
     }
 
     /// Returns true for a planar task whose sources, all from memory or all in tile memory, are cut to some of their columns
