@@ -240,7 +240,7 @@ impl Epilogue<'_> {
 
     /// The stages behind the bias of a channel, as a map over vectors.
     #[inline(always)]
-    fn after<S: Simd>(&self, simd: S) -> Stages<S::f32s> {
+    pub fn after<S: Simd>(&self, simd: S) -> impl LaneMap<S> {
         let splat = |x: f32| simd.splat_f32s(x);
         Stages {
             all: if self.bias != 0.0 || self.scale != 1.0 { Some([splat(self.bias), splat(self.scale)]) } else { None },
@@ -252,9 +252,12 @@ impl Epilogue<'_> {
         }
     }
 
-    /// Runs `work` with the stages behind the bias of a channel, specialized for the common activations.
+    /// Runs `work` with the stages behind the bias of a channel, specialized for the common activations where there are vectors.
     #[inline(always)]
     pub fn with_after<S: Simd>(&self, simd: S, work: impl Staged<S>) {
+        if const { S::F32_LANES == 1 } {
+            return work.with(simd, self.after(simd));
+        }
         if self.bias != 0.0 || self.scale != 1.0 {
             let limits = match *self.activation {
                 Activation::Clamp(low, high) => Some([low, high]),

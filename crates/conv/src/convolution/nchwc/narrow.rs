@@ -4,11 +4,11 @@ use super::fused::{Ground, ROW_OUTPUTS, Windows, places};
 use super::tile::StoreSink;
 use super::{Accumulator, Buffers, Panels, panel_elements, store};
 use crate::convolution::depthwise;
-use anemone_kernels::epilogue::{Epilogue, Staged};
+use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::filter::Filter;
 use anemone_kernels::host::Rows;
 use anemone_kernels::num;
-use anemone_kernels::simd::{self, LaneMap};
+use anemone_kernels::simd;
 use anemone_kernels::view::{BLOCK, OutputTile, Part, TensorView, transpose};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::{Scratch, outline, scratch_slice};
@@ -84,14 +84,8 @@ impl WithSimd for AnyWindow<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let finish = self.of.finish;
-        finish.with_after(simd, self);
-    }
-}
-
-impl<S: Simd> Staged<S> for AnyWindow<'_> {
-    #[inline(always)]
-    fn with(self, simd: S, stages: impl LaneMap<S>) {
+        // Not specialized by stage, which few of these windows would repay.
+        let stages = self.of.finish.after(simd);
         let AnyWindow { of: Windows { source, width, rows, columns, weights, finish, mut to, .. }, k, s } = self;
         let (source, weights) = (source.as_chunks::<BLOCK>().0, weights.as_chunks::<BLOCK>().0);
         let Some((bias, weights)) = weights.get(..=k[0] * k[1]).and_then(|weights| weights.split_last()) else {

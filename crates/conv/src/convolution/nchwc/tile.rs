@@ -140,7 +140,8 @@ impl StoreSink<'_> {
         }
     }
 
-    /// Applies the epilogue to sums in memory, `[channel][output]`, and stores each at `place(channel, output)`.
+    /// Applies the epilogue to sums in memory, `[channel][output]`, and stores each at `place(channel, output)`. Only fixed-point sums have the
+    /// fallback that leaves them there.
     #[inline(always)]
     pub(super) fn store_sums<S: Simd, A: Accumulator>(
         self,
@@ -150,7 +151,9 @@ impl StoreSink<'_> {
         outputs: usize,
         place: &dyn Fn(usize, usize) -> usize,
     ) {
-        finish.with_after(simd, UnboundedSums { sums, outputs, place, to: self });
+        if const { A::EXACT } {
+            finish.with_after(simd, UnboundedSums { sums, outputs, place, to: self });
+        }
     }
 }
 
