@@ -17,7 +17,7 @@ const MOST_BYTES: u64 = 1 << 20;
 /// Adds the sum of two constants where both are added to a value, perhaps with axes of extent 1 inserted or removed between.
 ///
 /// Barriers: other readers of the first sum, outputs of the network, numbers, which the epilogue of a task adds, and a sum of constants of
-/// more than [`MOST_BYTES`] bytes that is larger than both.
+/// more than 1 MiB that is larger than both.
 pub fn join_addends(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if !options.conventions().whole_epilogues {
         return Ok(());
