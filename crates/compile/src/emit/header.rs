@@ -139,10 +139,10 @@ impl Emitter<'_> {
                 elements(ESTIMATE_COLUMNS_LEAST, u64::MAX) / planar
             }
             Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
-            // A turned copy is faster (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`: 131072 elements have 1), but not of what the planar engine
-            // computes meanwhile, or whose rows fill units (`chain_lnproj_d512_s128`: 65536 have 2; `chain_block_d512_s64_proj1`: 32768 have 1;
-            // not `norm_layer_norm_ax1_1x128x16x16`: 32768 have 0), and a single channel, which one engine computes, slower (`env_chain_softmax_h1_s128`: 16384 have 1;
-            // `chain_ffn_d512_s128_biasfull`: 262144 have 28).
+            // A transposed copy is faster (`env_mm_r2rb_m32_k4096_n4096_tx1_ty1`: 131072 elements have 1), but not of what the planar engine
+            // computes meanwhile, or whose rows fill units (`chain_lnproj_d512_s128`: 65536 have 2; `chain_block_d512_s64_proj1`: 32768
+            // have 1; not `norm_layer_norm_ax1_1x128x16x16`: 32768 have 0). A single channel, which one engine computes, is slower
+            // (`env_chain_softmax_h1_s128`: 16384 have 1; `chain_ffn_d512_s128_biasfull`: 262144 have 28).
             Kind::Neuron { .. } if copies(self.layer) && self.layer.transpose && !meanwhile => {
                 elements(1, u64::MAX) / (4 * ESTIMATE_NEURAL)
             }

@@ -13,8 +13,9 @@ use std::collections::HashMap;
 /// rounded slope: hard swish as Core ML's converter writes it. The operand of the second factor may be the selection too. The maximum keeps
 /// minus infinity from being multiplied by zero.
 ///
-/// `log(softmax(x))` becomes `x - logsumexp(x)`: see `logarithms_of_softmax`. Logarithms of sums of exponentials: see `logarithms`. A GELU of several operations becomes one: see `spelled`. A
-/// sum of constants with factors becomes a product: see `weighted`.
+/// `log(softmax(x))` becomes `x - logsumexp(x)`: see `logarithms_of_softmax`. The logarithm of a sum of two exponentials becomes one relative to the
+/// greater: see `logarithms`. A GELU of several operations becomes one: see `spelled`. A sum of constants with factors becomes a product: see
+/// `weighted`.
 pub fn recognize(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if options.conventions().functions_fitted {
         logarithms_of_softmax(net, reasons);

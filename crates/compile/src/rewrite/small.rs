@@ -412,6 +412,7 @@ fn grown(weights: &Tensor, exponent: i32) -> Option<Tensor> {
     (compress::is_compressed(&made.data) || !compress::is_compressed(&weights.data)).then_some(made)
 }
 
+/// The weights times a power of two, dense.
 fn times_power(weights: &Tensor, exponent: i32) -> Tensor {
     let factor = power(exponent);
     Tensor { shape: weights.shape.clone(), data: weights.data.mapped(|w| w * factor) }

@@ -243,7 +243,7 @@ impl Packing {
     }
 }
 
-/// What the streams of a layer are made of.
+/// Contents of the streams of a layer.
 struct Streams<'a> {
     packing: &'a Packing,
     coefficients: &'a [f16],

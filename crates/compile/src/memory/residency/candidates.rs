@@ -252,7 +252,8 @@ fn resident(
                 let patch = (1 << PATCH_OF_TWO) / view.width.next_power_of_two() as u64;
                 spread_all(row, &[rows((PLANAR_BANKS.0.min(patch.max(1)), PLANAR_BANKS.1)), unit])
             }
-            // So has one of two operands cut to columns (`candidate_select_rrb_1x1024x375_bcast_cond`: eight rows of 47 units, not spread).
+            // An operand that is cut to columns lies in patches too (`candidate_select_rrb_1x1024x375_bcast_cond`: eight rows of 47 units,
+            // not spread).
             _ if !neural && conventions.places_by_use && cut_columns(written).is_some() => {
                 let patch = (1u64 << PATCH_OF_TWO) / PLANAR_COLUMNS_OF_TWO as u64;
                 spread(row, 1, rows((patch, PLANAR_BANKS.1)))

@@ -8,7 +8,8 @@ use super::{Conv, Windows};
 use anemone_net::{OpKind, Tensor, ValueId, compress};
 use std::sync::Arc;
 
-/// Multiply-accumulates in the time of copying an element, by the rates of [`anemone_facts::cost`].
+/// Multiply-accumulates in the time of copying an element, about: [`anemone_facts::cost::MACS_PER_CYCLE`] at 1.4 GHz, beside four bytes at the
+/// M1's rate of activations, down to a power of two.
 const OF_COPY: usize = 512;
 
 impl Axis {

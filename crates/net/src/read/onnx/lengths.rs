@@ -203,7 +203,7 @@ fn interval(build: &Builder, id: ValueId, steps: usize) -> [f64; 2] {
             Unary::Clip { min, max } => of(0).map(|v| v.max(min.into()).min(max.into())),
             Unary::Floor => of(0).map(f64::floor),
             Unary::Ceil => of(0).map(f64::ceil),
-            Unary::Round => of(0).map(f64::round),
+            Unary::Round => of(0).map(f64::round_ties_even),
             Unary::Neg => {
                 let [least, most] = of(0);
                 [-most, -least]
