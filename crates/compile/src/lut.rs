@@ -5,6 +5,9 @@
 
 mod compose;
 mod fit;
+mod lookup;
+
+pub use lookup::Lookup;
 
 use anemone_facts::lut::{self, KNOTS, Mode, RECORD_BYTES, STREAM_BYTES, Symmetry, place};
 use half::f16;

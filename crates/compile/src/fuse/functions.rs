@@ -8,10 +8,11 @@
 use super::retain;
 use crate::functions::FUNCTIONS;
 use crate::ir::*;
-use crate::lut::Table;
+use crate::lut::{Lookup, Table};
 use crate::options::{Activations, Options};
 use crate::remarks::Remarks;
 use anemone_program::order;
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -154,13 +155,19 @@ enum Origin {
 struct Step<'a> {
     layer: &'a Layer,
     sources: Vec<Origin>,
-    /// The function that its table was made for.
-    exact: Option<fn(f64) -> f64>,
+    /// The function of its table.
+    function: Option<Function>,
+}
+
+/// The function of a table: the one that it was made for, if known.
+enum Function {
+    Exact(fn(f64) -> f64),
+    Lookup(Box<Lookup>),
 }
 
 /// The layers of a function in the order in which they run.
-fn steps<'a>(graph: &'a Graph, uses: &Uses, layers: &[usize], argument: &View4) -> Vec<Step<'a>> {
-    let mut ordered = layers.to_vec();
+fn steps<'a>(graph: &'a Graph, uses: &Uses, (layers, argument): &Candidate) -> Vec<Step<'a>> {
+    let mut ordered = layers.clone();
     order::by(&mut ordered, Ord::cmp);
     let step = |&at: &usize| {
         let layer = &graph.layers[at];
@@ -171,11 +178,14 @@ fn steps<'a>(graph: &'a Graph, uses: &Uses, layers: &[usize], argument: &View4) 
                 writer.map_or(Origin::Elsewhere, Origin::Step)
             }
         };
-        let exact = match &layer.kind {
-            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => FUNCTIONS.iter().find(|f| f.name == table.name),
+        let function = match &layer.kind {
+            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => {
+                let exact = FUNCTIONS.iter().find(|f| f.name == table.name);
+                Some(exact.map_or_else(|| Function::Lookup(table.lookup().into()), |f| Function::Exact(f.exact)))
+            }
             _ => None,
         };
-        Step { layer, sources: layer.sources.iter().map(from).collect(), exact: exact.map(|f| f.exact) }
+        Step { layer, sources: layer.sources.iter().map(from).collect(), function }
     };
     ordered.iter().map(step).collect()
 }
@@ -201,10 +211,10 @@ impl Step<'_> {
         match &self.layer.kind {
             Kind::Neuron { add, post_scale, nonlinear } => {
                 let y = (source(0) + f64::from(*add)) * f64::from(*post_scale);
-                match nonlinear {
-                    Nonlinear::None => y,
-                    Nonlinear::Relu => rectified(true, y),
-                    Nonlinear::Table(table) => self.exact.map_or_else(|| table.value(y), |exact| exact(y)),
+                match &self.function {
+                    Some(Function::Exact(function)) => function(y),
+                    Some(Function::Lookup(lookup)) => lookup.value(y),
+                    None => rectified(matches!(nonlinear, Nonlinear::Relu), y),
                 }
             }
             Kind::Pool { abs, affine: a, relu, .. } => {
@@ -237,15 +247,18 @@ fn text(steps: &[Step]) -> String {
     steps.iter().map(line).collect()
 }
 
-/// The longest function that ends with a layer and has a table.
-fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<Region> {
+/// Layers and argument of a function.
+type Candidate = (Vec<usize>, View4);
+
+/// The functions that end with a layer and are worth a table, shortest first.
+fn candidates(graph: &Graph, uses: &Uses, end: usize) -> Vec<Candidate> {
     let last = &graph.layers[end];
+    let mut found = Vec::new();
     if !is_elementwise(last) {
-        return None;
+        return found;
     }
     let clips = matches!(&last.kind, Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } if table.limits());
     let (mut layers, mut frontier) = (vec![end], last.sources.clone());
-    let mut found = Vec::new();
     while layers.len() <= MOST_LAYERS {
         frontier.dedup_by_key(|v| v.elements());
         // Selections distinguish infinities and NaN from numbers, which knots cannot.
@@ -271,25 +284,7 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
             && layers.len() > 1
             && !plain
         {
-            let steps = steps(graph, uses, &layers, argument);
-            let f = |x: f64| value(&steps, x);
-            let text = text(&steps);
-            // Layers that round nothing stay exact.
-            let exact = layers.iter().all(|&at| is_exact(&graph.layers[at].kind));
-            let clip = || Table::clip_of(&f).filter(|_| exact).map(|table| (table, 0.0));
-            let most = if exact { 0.0 } else { MOST_ERROR };
-            let fitted = known.entry(text).or_insert_with(|| clip().or_else(|| Table::fitted("fitted", &f, most)));
-            if let Some((table, error)) = fitted.clone() {
-                let is_zero_at_zero = f(0.0) == 0.0;
-                let usual = graph.usual.get(&argument.buffer).map_or(1.0, |&usual| f64::from(usual));
-                let averaged = averaged(graph, uses, last);
-                let least = if averaged { LEAST_USUAL_OF_MEANS } else { LEAST_USUAL };
-                let size = f(usual).abs().max(f(-usual).abs()) / least;
-                let relative = is_zero_at_zero && error > 0.0 && size < 1.0;
-                let usual_error = if relative { error / size } else { error };
-                let (layers, argument) = (layers.clone(), *argument);
-                found.push(Region { end, layers, argument, table, error, usual_error, is_zero_at_zero });
-            }
+            found.push((layers.clone(), *argument));
         }
         // The operand that is made last is opened first.
         let open = |v: &View4| uses.elementwise(graph, v, end);
@@ -299,8 +294,58 @@ fn region(graph: &Graph, uses: &Uses, end: usize, known: &mut Known) -> Option<R
         order::by_key(&mut frontier, |v| (v.buffer, v.offset_bytes));
         layers.push(next);
     }
-    // The longest that saves a layer; one that does not may hold a shorter one that does.
-    found.into_iter().rev().find(|region| saves(graph, uses, region))
+    found
+}
+
+/// The functions that end with a layer, and in place of which a table saves a layer, longest first.
+fn saving(graph: &Graph, uses: &Uses, end: usize) -> impl Iterator<Item = Candidate> {
+    candidates(graph, uses, end).into_iter().rev().filter(move |candidate| saves(graph, uses, end, candidate))
+}
+
+/// The table of a function and its error.
+fn fit(graph: &Graph, steps: &[Step], layers: &[usize]) -> Option<(Table, f64)> {
+    let f = |x: f64| value(steps, x);
+    // Layers that round nothing stay exact.
+    let exact = layers.iter().all(|&at| is_exact(&graph.layers[at].kind));
+    let clip = Table::clip_of(&f).filter(|_| exact).map(|table| (table, 0.0));
+    clip.or_else(|| Table::fitted("fitted", &f, if exact { 0.0 } else { MOST_ERROR }))
+}
+
+/// Tables of the longest functions of a graph, fitted on several threads. [`into_tables`] asks for others where one of these has none.
+fn known(graph: &Graph, uses: &Uses) -> Known {
+    let mut inner = vec![false; graph.layers.len()];
+    let mut asked = HashMap::new();
+    for end in (0..graph.layers.len()).rev() {
+        if inner[end] {
+            continue;
+        }
+        if let Some(candidate) = saving(graph, uses, end).next() {
+            candidate.0.iter().for_each(|&at| inner[at] = true);
+            asked.entry(text(&steps(graph, uses, &candidate))).or_insert(candidate);
+        }
+    }
+    let table = |(text, candidate): (String, Candidate)| {
+        let table = fit(graph, &steps(graph, uses, &candidate), &candidate.0);
+        (text, table)
+    };
+    asked.into_par_iter().map(table).collect()
+}
+
+/// The region of a function that has a table.
+fn tabled(graph: &Graph, uses: &Uses, candidate: Candidate, known: &mut Known) -> Option<Region> {
+    let steps = steps(graph, uses, &candidate);
+    let f = |x: f64| value(&steps, x);
+    let (layers, argument) = candidate;
+    let end = layers[0];
+    let (table, error) = known.entry(text(&steps)).or_insert_with(|| fit(graph, &steps, &layers)).clone()?;
+    let is_zero_at_zero = f(0.0) == 0.0;
+    let usual = graph.usual.get(&argument.buffer).map_or(1.0, |&usual| f64::from(usual));
+    let averaged = averaged(graph, uses, &graph.layers[end]);
+    let least = if averaged { LEAST_USUAL_OF_MEANS } else { LEAST_USUAL };
+    let size = f(usual).abs().max(f(-usual).abs()) / least;
+    let relative = is_zero_at_zero && error > 0.0 && size < 1.0;
+    let usual_error = if relative { error / size } else { error };
+    Some(Region { end, layers, argument, table, error, usual_error, is_zero_at_zero })
 }
 
 /// Returns true for a layer whose result only means over planes read.
@@ -311,15 +356,15 @@ fn averaged(graph: &Graph, uses: &Uses, layer: &Layer) -> bool {
 
 /// Returns true if a table in place of the last layer makes another layer of the region dead. The argument's buffer must also keep its
 /// contents up to the last layer.
-fn saves(graph: &Graph, uses: &Uses, region: &Region) -> bool {
-    let first = region.layers.iter().min().copied().unwrap_or(region.end);
-    let writers = &uses.writers[region.argument.buffer.0 as usize];
-    let stays = writers.get(writers.partition_point(|&at| at < first)).is_none_or(|&at| at >= region.end);
+fn saves(graph: &Graph, uses: &Uses, end: usize, (layers, argument): &Candidate) -> bool {
+    let first = layers.iter().min().copied().unwrap_or(end);
+    let writers = &uses.writers[argument.buffer.0 as usize];
+    let stays = writers.get(writers.partition_point(|&at| at < first)).is_none_or(|&at| at >= end);
     let only_here = |&at: &usize| {
         let readers = uses.read.get(&graph.layers[at].result.elements());
-        at != region.end && readers.is_none_or(|all| all.iter().all(|at| region.layers.contains(at)))
+        at != end && readers.is_none_or(|all| all.iter().all(|at| layers.contains(at)))
     };
-    stays && region.layers.iter().any(only_here)
+    stays && layers.iter().any(only_here)
 }
 
 /// Replaces every function whose error is admitted by one table.
@@ -328,14 +373,15 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
         return;
     }
     let uses = Uses::of(graph);
-    let mut known = Known::new();
+    let mut known = known(graph, &uses);
     let mut inner = vec![false; graph.layers.len()];
     let mut regions: Vec<Region> = Vec::new();
     for end in (0..graph.layers.len()).rev() {
         if inner[end] {
             continue;
         }
-        if let Some(found) = region(graph, &uses, end, &mut known) {
+        let mut saving = saving(graph, &uses, end);
+        if let Some(found) = saving.find_map(|candidate| tabled(graph, &uses, candidate, &mut known)) {
             found.layers.iter().for_each(|&at| inner[at] = true);
             regions.push(found);
         }

@@ -1,7 +1,7 @@
-//! Tables for arbitrary scalar functions: evaluation, and the fit of 33 knots.
+//! Tables for arbitrary scalar functions: the fit of 33 knots.
 
 use super::{Form, Table};
-use anemone_facts::lut::{KNOTS, Mode, Symmetry, place};
+use anemone_facts::lut::{KNOTS, Mode, Symmetry};
 use half::f16;
 
 /// Candidate shifts: knots are `2^-shift` apart.
@@ -32,62 +32,6 @@ const KEPT: f64 = 1.0 / 1024.0;
 type Line = (f64, f64);
 
 impl Table {
-    /// The function of the record at `x`, not rounded; evaluated exactly from the record's words.
-    pub fn value(&self, x: f64) -> f64 {
-        match self.symmetry() {
-            Some(Symmetry::Odd) => self.of_positive(x.abs()).copysign(x),
-            Some(Symmetry::NonNegative) if x < 0.0 => 0.0,
-            _ => self.of_positive(x),
-        }
-    }
-
-    fn of_positive(&self, x: f64) -> f64 {
-        if x.is_nan() {
-            return x;
-        }
-        if x <= self.half(place::X_LOW) {
-            return self.half(place::Y_LOW);
-        }
-        if x >= self.half(place::X_HIGH) {
-            return self.half(place::Y_HIGH);
-        }
-        let scale = f64::from(self.halfwords[place::SHIFT] as i16).exp2();
-        // Mantissa in [1/2, 1), or in [1/2, 2) with an even exponent.
-        let exponent = || x.abs().log2().floor() + 1.0;
-        let even = || (exponent() / 2.0).floor() * 2.0;
-        let mantissa = |exponent: f64| x / exponent.exp2();
-        match self.mode {
-            Mode::FromZero => self.between(x, x * scale),
-            Mode::Centred => self.between(x, x * scale + 16.0),
-            Mode::ToZero => self.between(x, x * scale + 32.0),
-            Mode::Fraction => x.fract(),
-            Mode::Integer => x.trunc(),
-            Mode::Square => x * x,
-            Mode::Sqrt => self.knot(mantissa(even()) * scale) * (even() / 2.0).exp2(),
-            Mode::Rsqrt => self.knot(mantissa(even()) * scale) * (-even() / 2.0).exp2(),
-            Mode::Reciprocal => self.knot((mantissa(exponent()) - 0.5) * scale) * (-exponent()).exp2(),
-            Mode::Log2 => self.knot((mantissa(exponent()) - 0.5) * scale) + exponent(),
-            Mode::Exp2 => self.knot((x - x.floor()) * scale) * x.floor().exp2(),
-        }
-    }
-
-    fn between(&self, x: f64, coordinate: f64) -> f64 {
-        if coordinate < 0.0 {
-            self.half(place::LEFT) * x + self.half(place::LEFT + 1)
-        } else if coordinate > (KNOTS - 1) as f64 {
-            self.half(place::RIGHT) * x + self.half(place::RIGHT + 1)
-        } else {
-            self.knot(coordinate)
-        }
-    }
-
-    fn knot(&self, coordinate: f64) -> f64 {
-        let coordinate = coordinate.clamp(0.0, (KNOTS - 1) as f64);
-        let at = (coordinate as usize).min(KNOTS - 2);
-        let [low, high] = [0, 1].map(|next| self.half(place::KNOT + at + next));
-        low + (high - low) * (coordinate - at as f64)
-    }
-
     /// The table with knots around zero that is closest to a function, and its error, relative to values above 1. `None`
     /// if the function has no linear tails, or every table's error exceeds `most`.
     pub fn fitted(name: &str, f: &dyn Fn(f64) -> f64, most: f64) -> Option<(Table, f64)> {
@@ -102,7 +46,7 @@ impl Table {
         }
         // A finite value of the function at infinity must be kept.
         let kept = |table: &Table, x: f64| {
-            let (wanted, got) = (f(x), table.value(x));
+            let (wanted, got) = (f(x), table.lookup().value(x));
             wanted.is_nan() || wanted == got || (wanted - got).abs() <= KEPT
         };
         search.best.filter(|(table, _)| [f64::INFINITY, f64::NEG_INFINITY].into_iter().all(|x| kept(table, x)))
@@ -112,8 +56,9 @@ impl Table {
     pub fn clip_of(f: &dyn Fn(f64) -> f64) -> Option<Table> {
         let [low, high] = [f64::NEG_INFINITY, f64::INFINITY].map(f);
         let table = Table::clip(low as f32, high as f32);
+        let lookup = table.lookup();
         let mut arguments = (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f64()).filter(|x| !x.is_nan());
-        (low <= high && arguments.all(|x| table.value(x) == f(x))).then_some(table)
+        (low <= high && arguments.all(|x| lookup.value(x) == f(x))).then_some(table)
     }
 }
 
@@ -173,8 +118,9 @@ impl Search<'_> {
     /// Largest distance from the points, relative to values above 1; `None` if it is not less than that of the best table.
     fn distance(&mut self, table: &Table) -> Option<f64> {
         let least = self.best.as_ref().map_or(self.most.next_up(), |(_, least)| *least);
+        let lookup = table.lookup();
         let error =
-            |&(x, y): &Point| Some((table.value(x) - y).abs() / y.abs().max(1.0)).filter(|error| *error < least);
+            |&(x, y): &Point| Some((lookup.value(x) - y).abs() / y.abs().max(1.0)).filter(|error| *error < least);
         self.points.get(self.refusing).map_or(Some(0.0), error)?;
         let mut most = 0.0;
         for (at, point) in self.points.iter().enumerate() {
