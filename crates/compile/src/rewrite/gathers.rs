@@ -186,14 +186,20 @@ impl Builder<'_> {
     /// The elements in reverse order along an axis: by factors of its extent, each of which is reversed by copies of slices. The columns of
     /// a row are reversed as rows.
     fn reversed(&mut self, x: ValueId, axis: usize) -> ValueId {
+        self.reversed_by(x, axis, 1)
+    }
+
+    /// As [`Self::reversed`], by `preferred` first if it is above 1 and divides the extent.
+    fn reversed_by(&mut self, x: ValueId, axis: usize, preferred: usize) -> ValueId {
         let shape = self.shape(x);
         let (rank, extent) = (shape.len(), shape[axis]);
         if axis + 1 == rank && extent > 1 {
             let rows = self.columns_as_rows(x);
-            let reversed = self.reversed(rows, self.shape(rows).len() - 2);
+            let reversed = self.reversed_by(rows, self.shape(rows).len() - 2, preferred);
             return self.rows_as_columns(reversed, rank);
         }
-        let factor = (2..extent).find(|factor| extent % factor == 0).unwrap_or(extent);
+        let divides = |factor: &usize| *factor > 1 && extent.is_multiple_of(*factor);
+        let factor = Some(preferred).filter(divides).or_else(|| (2..extent).find(divides)).unwrap_or(extent);
         if factor == extent && extent > LARGEST_FACTOR {
             let part = |first, count| Piece { first, step: 1, count, repeat: 1, backwards: count > 1 };
             let parts = [part(1, extent - 1), part(0, 1)].map(|piece| self.piece(x, axis, piece));
@@ -206,7 +212,8 @@ impl Builder<'_> {
         let part = |first| Piece { first, step: 1, count: 1, repeat: 1, backwards: false };
         let parts: Vec<ValueId> = (0..factor).rev().map(|at| self.piece(apart, axis, part(at))).collect();
         let outer = self.op("reversed", OpKind::Concat { axis }, &parts, split);
-        let inner = if factor == extent { outer } else { self.reversed(outer, axis + 1) };
+        // Four slices at once take as many copies as two by two, of half as many elements. Halves may be computed in their places.
+        let inner = if factor == extent { outer } else { self.reversed_by(outer, axis + 1, 4) };
         self.reshaped("whole", inner, shape)
     }
 
