@@ -159,7 +159,8 @@ fn before_outputs(net: &Net) -> Vec<bool> {
     let mut direct = vec![false; net.values.len()];
     net.outputs.iter().for_each(|id| direct[id.0 as usize] = true);
     for op in net.ops.iter().rev() {
-        let each = moves(&op.kind) || matches!(op.kind, OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Softmax { .. });
+        let each = moves(&op.kind)
+            || matches!(op.kind, OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Select | OpKind::Softmax { .. });
         if each && direct[op.outputs[0].0 as usize] {
             op.inputs.iter().for_each(|id| direct[id.0 as usize] = true);
         }

@@ -207,6 +207,14 @@ fn few_rows_with_small_terms_are_computed_twice() {
 "#
     );
     becomes(scale_small_terms, &before, &after);
+    // A selection is a function of elements too.
+    let chosen = |net: &str| {
+        net.replace(
+            "  output %y\n",
+            "  const %c: bool[1, 1] = [true]\n  %z: f16[1, 1] = select(%c, %y, %y)\n  output %z\n",
+        )
+    };
+    becomes(scale_small_terms, &chosen(&before), &chosen(&after));
     // An input of the network.
     let of_input = before.replace("linear(%r", "linear(%x");
     becomes(scale_small_terms, &of_input, &of_input);
