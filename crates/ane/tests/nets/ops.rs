@@ -160,6 +160,13 @@ fn cases() -> Vec<Case> {
         case("instance norm of long rows", OpKind::InstanceNorm { epsilon: 1e-5 }, &[&[1, 2, 20000]])
             .with(&[&[2], &[2]])
             .table(),
+        case("softmax of a long row", OpKind::Softmax { axis: 1 }, &[&[1, 20000]]).table(),
+        case(
+            "log sum exp of a long row",
+            OpKind::Reduce { kind: ReduceKind::LogSumExp, axes: vec![1], keep_dims: false },
+            &[&[1, 20000]],
+        )
+        .table(),
         case("broadcast", OpKind::Broadcast, &[&[1, 3, 1, 1]]).result(&[2, 3, 4, 5]),
     ];
     for axes in [&[3usize][..], &[2, 3], &[1], &[2], &[1, 2], &[1, 2, 3], &[1, 3], &[0]] {

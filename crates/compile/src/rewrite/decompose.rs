@@ -12,6 +12,7 @@ use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, TensorType, Unary,
 pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Result<()> {
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
+            OpKind::Softmax { .. } | OpKind::Reduce { .. } if builder.of_long_rows(op, chip) => {}
             OpKind::BatchNorm { epsilon } => builder.batch_norm(op, *epsilon)?,
             OpKind::LayerNorm { axes, epsilon }
                 if options.conventions().layer_norm_on_device && builder.is_trailing(axes, op.inputs[0]) =>

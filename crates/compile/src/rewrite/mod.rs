@@ -20,6 +20,7 @@ pub(crate) mod functions;
 pub(crate) mod gathers;
 pub(crate) mod heads;
 mod logarithms;
+mod long_rows;
 pub(crate) mod lookups;
 pub(crate) mod magnitudes;
 pub(crate) mod matmul;
