@@ -93,7 +93,7 @@ fn of_other_forms(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "CropAndResize" => super::rois::crop(n),
         "Inverse" => super::regions::inverse(n),
-        "MoE" => super::experts::mixture(n),
+        "MoE" | "QMoE" => super::experts::mixture(n),
         "ExpandDims" => {
             let x = n.need(0)?;
             let mut shape = n.shape(x);

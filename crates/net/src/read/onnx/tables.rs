@@ -27,47 +27,61 @@ fn gathered(n: &mut Node) -> Result<bool, Error> {
     let along = n.axis(n.int("quantize_axis", 1), rank)?;
     let (block, bits) = (n.size("block_size", n.int("block_size", 128))?, n.size("bits", n.int("bits", 4))?);
     let bytes = stored.data.dtype() == DType::U8 && n.t.wide_element(n.need(0)?) != Some(Element::UInt(4));
-    if block == 0 || !matches!(bits, 2 | 4 | 8) {
-        return Err(n.unsupported(format!("blocks of {block} integers of {bits} bits")));
-    }
-    let each = if bytes { 8 / bits } else { 1 };
-    let values = unpacked(&stored, each, bits);
-    let middle = if bytes { 1 << (bits - 1) } else { 0 };
-    let zeros = zeros.map(|zeros| unpacked(&zeros, each, bits));
-    let blocks = |extent: usize| extent.div_ceil(block);
-    let mut wanted = values.shape.clone();
-    wanted[along] = blocks(wanted[along]);
-    let zeros_fit = zeros.as_ref().is_none_or(|zeros| {
-        let same = zeros.shape.iter().zip(&wanted).enumerate();
-        zeros.shape.len() == rank
-            && same.into_iter().all(|(at, (found, wanted))| found == wanted || at + 1 == rank && found >= wanted)
-    });
-    if scales.shape != wanted || !zeros_fit {
-        return Err(n.unsupported(format!("scales {:?} or zero points for blocks {wanted:?}", scales.shape)));
-    }
-    let (all, steps) = (values.data.to_i32(), scales.data.to_f32());
-    let zeros = zeros.map(|zeros| (zeros.shape[rank - 1], zeros.data.to_i32()));
-    let inner = elements(&values.shape[along + 1..]);
-    let extent = values.shape[along];
-    let weights: Vec<f32> = (0..all.len())
-        .map(|at| {
-            let (outer, place, rest) = (at / inner / extent, at / inner % extent, at % inner);
-            let of = (outer * wanted[along] + place / block) * inner + rest;
-            let zero = zeros
-                .as_ref()
-                .map_or(middle, |(last, zeros)| zeros[of / wanted[rank - 1] * last + of % wanted[rank - 1]]);
-            (all[at] - zero) as f32 * steps[of]
-        })
-        .collect();
-    let dtype = scales.data.dtype();
-    let table = Tensor { shape: values.shape.clone(), data: Data::from_f32(dtype, &weights) };
+    let table = Blocks { bits, bytes, along, block }.dense(n, &stored, &scales, zeros.as_deref())?;
     let table = n.build().constant("table", table);
     let id = n.build().gather(table, indices, axis)?;
     n.done(id)
 }
 
+/// The form of integers with a scale and a zero point for each block along an axis.
+pub struct Blocks {
+    pub bits: usize,
+    /// True if bytes hold the integers, several one behind the other along the last axis, with the middle of their range as zero point.
+    pub bytes: bool,
+    pub along: usize,
+    pub block: usize,
+}
+
+impl Blocks {
+    /// The numbers that the integers stand for.
+    pub fn dense(&self, n: &Node, stored: &Tensor, scales: &Tensor, zeros: Option<&Tensor>) -> Result<Tensor, Error> {
+        let &Blocks { bits, bytes, along, block } = self;
+        let rank = stored.shape.len();
+        if block == 0 || !matches!(bits, 2 | 4 | 8) {
+            return Err(n.unsupported(format!("blocks of {block} integers of {bits} bits")));
+        }
+        let each = if bytes { 8 / bits } else { 1 };
+        let values = unpacked(stored, each, bits);
+        let middle = if bytes { 1 << (bits - 1) } else { 0 };
+        let zeros = zeros.map(|zeros| unpacked(zeros, each, bits));
+        let mut wanted = values.shape.clone();
+        wanted[along] = wanted[along].div_ceil(block);
+        let zeros_fit = zeros.as_ref().is_none_or(|zeros| {
+            let same = zeros.shape.iter().zip(&wanted).enumerate();
+            zeros.shape.len() == rank
+                && same.into_iter().all(|(at, (found, wanted))| found == wanted || at + 1 == rank && found >= wanted)
+        });
+        if scales.shape != wanted || !zeros_fit {
+            return Err(n.unsupported(format!("scales {:?} or zero points for blocks {wanted:?}", scales.shape)));
+        }
+        let (all, steps) = (values.data.to_i32(), scales.data.to_f32());
+        let zeros = zeros.map(|zeros| (zeros.shape[rank - 1], zeros.data.to_i32()));
+        let inner = elements(&values.shape[along + 1..]);
+        let extent = values.shape[along];
+        let number = |at: usize| {
+            let (outer, place, rest) = (at / inner / extent, at / inner % extent, at % inner);
+            let of = (outer * wanted[along] + place / block) * inner + rest;
+            let last = wanted[rank - 1];
+            let zero = zeros.as_ref().map_or(middle, |(held, zeros)| zeros[of / last * held + of % last]);
+            (all[at] - zero) as f32 * steps[of]
+        };
+        let numbers: Vec<f32> = (0..all.len()).map(number).collect();
+        Ok(Tensor { shape: values.shape.clone(), data: Data::from_f32(scales.data.dtype(), &numbers) })
+    }
+}
+
 /// Integers that bytes hold, `each` of them one behind the other along the last axis.
-fn unpacked(tensor: &Tensor, each: usize, bits: usize) -> Tensor {
+pub fn unpacked(tensor: &Tensor, each: usize, bits: usize) -> Tensor {
     if each == 1 {
         return tensor.clone();
     }
