@@ -136,8 +136,8 @@ fn text_faults_point_at_their_place() {
     assert!(ran.err.contains("net.mil"), "{ran:?}");
     // Each fault has its own mark.
     assert!(ran.err.matches("expected").count() >= 2 && ran.err.contains("2 more"), "{ran:?}");
-    let odd = scratch.file("odd.mil", MIL.replace("relu", "non_zero").as_bytes());
-    ane!("run", odd).refused(1, "ANE1001", &["non_zero", "static"]);
+    let odd = scratch.file("odd.mil", MIL.replace("relu", "random_categorical").as_bytes());
+    ane!("run", odd).refused(1, "ANE1001", &["random_categorical", "would not repeat"]);
     let near = scratch.file("near.mil", MIL.replace("relu", "reluu").as_bytes());
     ane!("run", near).refused(1, "ANE1001", &["did you mean `relu`"]);
 }

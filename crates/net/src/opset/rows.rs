@@ -106,7 +106,7 @@ pub const ROWS: &[Row] = &[
     row("mod", 15, Direct, "x y", "broadcast(x, y)", "T:fp16|fp32|int32"),
     row("mul", 15, Direct, "x y", "broadcast(x, y)", "T:fp16|fp32|int32"),
     row("non_maximum_suppression", 15, Composed, "boxes scores iou_threshold score_threshold? max_boxes per_class_suppression?=false", "boxes, scores and places of max_boxes, padded; counts before iOS17", "T:fp16|fp32"),
-    row("non_zero", 15, Refused("the extents of its result depend on values: the graph is static"), "x", "depends on the values", "T:fp16|fp32|int32|bool"),
+    row("non_zero", 15, Composed, "x", "depends on the values", "T:fp16|fp32|int32|bool"),
     row("not_equal", 15, Direct, "x y", "bool, broadcast(x, y)", "T:fp16|fp32|int32"),
     row("one_hot", 15, Composed, "indices one_hot_vector_size axis?=-1 on_value?=1 off_value?=0", "one_hot_vector_size at a new axis", "T:fp16|fp32|int32|bool"),
     row("pad", 15, Direct, "x pad mode?=constant constant_val?=0.0", "x and pads", "T:fp16|fp32"),

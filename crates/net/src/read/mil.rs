@@ -10,12 +10,15 @@ mod lists;
 mod native;
 mod quantized;
 mod recurrent;
+mod rows;
 mod shape;
 mod spatial;
 mod statistics;
 mod values;
 
 use super::blob::Blobs;
+use super::onnx::parts;
+use super::onnx::rows::Computed;
 use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{Tensor, ValueId, elements};
@@ -58,6 +61,8 @@ pub struct Translator<'a> {
     items: HashMap<String, Item>,
     constants: HashMap<String, ValueId>,
     states: Vec<Slot>,
+    /// Rows whose number depends on values.
+    computed: Computed,
     /// Nesting depth of blocks; names in nested blocks may be repeated.
     depth: usize,
 }
@@ -71,6 +76,7 @@ impl<'a> Translator<'a> {
             items: HashMap::new(),
             constants: HashMap::new(),
             states: Vec::new(),
+            computed: Computed { marks: Some(HashMap::new()), ..Default::default() },
             depth: 0,
         }
     }
@@ -116,7 +122,7 @@ impl<'a> Translator<'a> {
                 Item::State(index) => self.states[index].now,
                 Item::Text(_) | Item::List(_) => return Err(unknown()),
             };
-            self.build.output(id, name)?;
+            parts::packed(&mut self.build, &self.computed, &mut self.notes, id, name)?;
         }
         for slot in std::mem::take(&mut self.states) {
             self.build.state(&slot.name, slot.input, slot.now)?;

@@ -5,6 +5,7 @@
 //! `double` to `f32`.
 
 mod across;
+mod along;
 mod attention;
 mod bits;
 mod channels;
@@ -14,10 +15,12 @@ pub(crate) mod counts;
 mod elementwise;
 mod ensembles;
 mod experts;
+mod follow;
 mod fused;
 mod heads;
 mod index;
 mod lengths;
+pub(super) mod lent;
 mod linear_attention;
 mod live;
 mod loss;
@@ -30,7 +33,8 @@ mod normalize;
 mod numbered;
 mod open;
 mod outlined;
-mod parts;
+mod pairs;
+pub(super) mod parts;
 #[doc(hidden)]
 pub mod proto;
 mod quantized;
@@ -38,7 +42,7 @@ mod recurrent;
 mod regions;
 mod resize;
 mod rois;
-mod rows;
+pub(super) mod rows;
 mod sequence;
 mod shape;
 mod sparse;
@@ -137,12 +141,7 @@ fn attempt(
         depth: 0,
         notes,
         left: left.then(Vec::new),
-        marks: lost.map(|_| HashMap::new()),
-        joined: Vec::new(),
-        within: Vec::new(),
-        cut: Vec::new(),
-        lengths: Vec::new(),
-        none: HashSet::new(),
+        computed: rows::Computed { marks: lost.map(|_| HashMap::new()), ..Default::default() },
         lost: lost.unwrap_or(&unused),
     };
     translator.build.budget.add_file(bytes.len());
@@ -208,18 +207,8 @@ pub struct Translator<'a> {
     pub notes: Vec<String>,
     /// Nodes that a static graph cannot represent, if they are collected.
     left: Option<Vec<Left>>,
-    /// Values that depend on the number of places where a mask is true, if such are translated.
-    marks: Option<HashMap<ValueId, rows::Mark>>,
-    /// Masks of rows that are joined, by their parts.
-    joined: Vec<(Vec<across::Part>, ValueId)>,
-    /// Masks of marked rows, and the same without the places that the model has no rows for.
-    within: Vec<(ValueId, ValueId)>,
-    /// Parts of the rows of masks.
-    cut: Vec<parts::Cut>,
-    /// Computed extents.
-    lengths: Vec<lengths::Length>,
-    /// Numbers that are zero if a mask of rows has no true place, and conditions that are true then alone.
-    none: HashSet<ValueId>,
+    /// Rows whose number depends on values.
+    computed: rows::Computed,
     /// Place of the first reader of a marked value that no rule translates.
     lost: &'a OnceCell<String>,
 }
@@ -254,7 +243,7 @@ impl Translator<'_> {
         for output in outputs {
             let id = self.value(&output.name, "graph outputs")?;
             self.declared(output, id)?;
-            self.packed(id, &output.name)?;
+            parts::packed(&mut self.build, &self.computed, &mut self.notes, id, &output.name)?;
         }
         Ok(())
     }
@@ -307,7 +296,7 @@ impl Translator<'_> {
 
     /// The dependence of a value on the number of places where a mask is true.
     fn mark(&self, id: ValueId) -> Option<&rows::Mark> {
-        self.marks.as_ref()?.get(&id)
+        self.computed.marks.as_ref()?.get(&id)
     }
 
     /// The integer type in the file of a value that is held as `i32`, if it is not int32.

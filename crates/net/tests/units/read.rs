@@ -1,6 +1,7 @@
 //! Readers on real packages and netplists where they are there, and on damaged ones.
 
 mod blob;
+mod computed;
 mod damaged;
 mod kinds;
 mod mutated;

@@ -1,8 +1,8 @@
 //! A call of a MIL operation: its operands and attributes by name, and the net under construction.
 
 use super::{
-    Constant, Item, Translator, compressed, control, elementwise, indexing, lists, native, quantized, recurrent, shape,
-    spatial, statistics,
+    Constant, Item, Translator, compressed, control, elementwise, indexing, lists, native, quantized, recurrent, rows,
+    shape, spatial, statistics,
 };
 use crate::build::{Budget, Builder};
 use crate::error::Error;
@@ -28,6 +28,14 @@ impl Call<'_, '_> {
         if let Some(row) = opset::row(&self.op.ty) {
             self.holds_to(row)?;
         }
+        if rows::translate(self)? {
+            return Ok(());
+        }
+        self.translate_known()
+    }
+
+    /// Translates the operation, whatever its operands are.
+    pub fn translate_known(&mut self) -> Result<(), Error> {
         let done = elementwise::translate(self)?
             || spatial::translate(self)?
             || shape::translate(self)?

@@ -91,6 +91,17 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
     }
 }
 
+/// Returns true for a function of the elements of two operands.
+pub fn of_two(name: &str) -> bool {
+    binary(name).is_some()
+}
+
+/// Returns true for a function of single elements of one operand, whose parameters are constant.
+pub fn of_one(call: &Call) -> Result<bool, Error> {
+    let composed = ["logical_not", "clamped_relu", "linear_activation", "thresholded_relu"];
+    Ok(composed.contains(&call.op.ty.as_str()) || unary(call)?.is_some())
+}
+
 fn binary(name: &str) -> Option<Binary> {
     Some(match name {
         "real_div" => Binary::Div,

@@ -86,13 +86,13 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     n.translate_known()?;
     let made = n.t.values.get(&n.node.output[0]).copied();
     if let Some(id) = made.filter(|_| stays) {
-        n.t.marks.get_or_insert_default().insert(id, Mark::Rows(first));
+        n.t.computed.marks.get_or_insert_default().insert(id, Mark::Rows(first));
     }
     Ok(true)
 }
 
 /// The element that changes no result of a function; `None` where it is not known.
-fn neutral(op: &str, dtype: DType) -> Option<f32> {
+pub fn neutral(op: &str, dtype: DType) -> Option<f32> {
     Some(match op {
         "ReduceMean" | "ReduceL2" | "ReduceLogSum" if !dtype.is_float() => return None,
         "ReduceProd" => 1.0,
@@ -136,7 +136,7 @@ pub fn join(n: &mut Node) -> Result<bool, Error> {
         });
     }
     let count = parts.iter().map(|part| part.1).sum();
-    let known = n.t.joined.iter().find(|(of, _)| *of == parts).map(|(_, mask)| *mask);
+    let known = n.t.computed.joined.iter().find(|(of, _)| *of == parts).map(|(_, mask)| *mask);
     let mask = match known {
         Some(mask) => mask,
         None => {
@@ -148,14 +148,14 @@ pub fn join(n: &mut Node) -> Result<bool, Error> {
                 });
             }
             let mask = n.build().concat(&masks, 0)?;
-            n.t.joined.push((parts, mask));
+            n.t.computed.joined.push((parts, mask));
             mask
         }
     };
     n.translate_known()?;
     let Some(&id) = n.t.values.get(&n.node.output[0]) else { return Ok(false) };
     let rows = if marks.len() == 1 { *first } else { Rows { axis: first.axis, count, mask, each: 1 } };
-    n.t.marks.get_or_insert_default().insert(id, Mark::Rows(rows));
+    n.t.computed.marks.get_or_insert_default().insert(id, Mark::Rows(rows));
     Ok(true)
 }
 
@@ -165,7 +165,7 @@ pub fn joined(n: &Node) -> Option<Rows> {
     let Some(Mark::Extents(flags, rows)) = n.t.mark(n.input(at)?) else { return None };
     let added = n.t.build.data(n.input(1 - at)?)?.data.to_i32();
     let added = if let ([true], [added]) = (flags.as_slice(), added.as_slice()) { *added } else { return None };
-    n.t.joined.iter().find_map(|(parts, mask)| {
+    n.t.computed.joined.iter().find_map(|(parts, mask)| {
         let real: usize = parts.iter().filter(|part| part.0.is_none()).map(|part| part.1).sum();
         let mut others = parts.iter().filter_map(|part| part.0);
         let same = others.next() == Some((rows.mask, rows.each)) && others.next().is_none();
@@ -296,14 +296,14 @@ fn into_rows(n: &mut Node, own: Option<Rows>, by_axis: bool) -> Result<bool, Err
     let total = numbered::total(n.build(), own)?;
     let at = numbered::place_of(n, own, places, total)?;
     let mark = n.t.mark(places).cloned();
-    let marks = n.t.marks.get_or_insert_default();
+    let marks = n.t.computed.marks.get_or_insert_default();
     marks.extend(mark.map(|mark| (at, mark)));
     // The tensor has a row for every place from here on.
     let whole = n.build().copied(x)?;
     (n.inputs[0], n.inputs[1]) = (Some(whole), Some(at));
     scatter(n)?;
     let made = n.t.values.get(&n.node.output[0]).copied();
-    n.t.marks.get_or_insert_default().extend(made.map(|id| (id, Mark::Rows(own))));
+    n.t.computed.marks.get_or_insert_default().extend(made.map(|id| (id, Mark::Rows(own))));
     Ok(true)
 }
 

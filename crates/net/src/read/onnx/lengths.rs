@@ -52,7 +52,7 @@ pub fn settle(n: &mut Node) -> Result<(), Error> {
     let flags = places.iter().map(|place| place.of.is_some()).collect();
     let shape = n.shape(extents);
     let known = n.build().integers(shape, numbers);
-    n.t.marks.get_or_insert_default().insert(known, Mark::Extents(flags, rows));
+    n.t.computed.marks.get_or_insert_default().insert(known, Mark::Extents(flags, rows));
     n.inputs[at] = Some(known);
     Ok(())
 }
@@ -78,14 +78,14 @@ fn places(build: &Builder, id: ValueId) -> Vec<Place> {
 
 /// The rows of a computed length.
 fn rows(n: &mut Node, (value, at): (ValueId, usize)) -> Result<Rows, Error> {
-    if let Some(known) = n.t.lengths.iter().find(|length| length.of == (value, at)) {
+    if let Some(known) = n.t.computed.lengths.iter().find(|length| length.of == (value, at)) {
         return Ok(known.rows);
     }
     let name = n.t.build.net.value(value).name.clone();
     let given = n.t.options.extents.get(&name).copied();
     let [_, greatest] = interval(&n.t.build, value, LONGEST_CHAIN);
     let most = match given {
-        Some(most) => most as f64,
+        Some(most) => (most as f64).max(1.0),
         None if greatest.is_finite() => greatest.max(1.0),
         None => {
             let other = n
@@ -116,7 +116,16 @@ fn rows(n: &mut Node, (value, at): (ValueId, usize)) -> Result<Rows, Error> {
     let order = n.build().integers([count], (0..clamp(count as i64)).collect());
     let mask = n.build().binary(Binary::Less, order, length)?;
     let rows = Rows { axis: 0, count, mask, each: 1 };
-    n.t.lengths.push(Length { of: (value, at), rows });
+    n.t.computed.lengths.push(Length { of: (value, at), rows });
+    Ok(rows)
+}
+
+/// Rows of a computed number, of at most `count`.
+pub fn made(n: &mut Node, length: ValueId, count: usize) -> Result<Rows, Error> {
+    let order = n.build().integers([count], (0..clamp(count as i64)).collect());
+    let mask = n.build().binary(Binary::Less, order, length)?;
+    let rows = Rows { axis: 0, count, mask, each: 1 };
+    n.t.computed.lengths.push(Length { of: (length, 0), rows });
     Ok(rows)
 }
 
@@ -133,31 +142,9 @@ pub fn numbers(n: &mut Node, rows: Rows) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Convolutions along rows of which the first are real: behind them the model has its padding, zeros. Returns false for all others.
-pub fn convolved(n: &mut Node) -> Result<bool, Error> {
-    let Some(rows) = rows_of(n, 0).filter(|rows| rows.axis >= 2) else { return Ok(false) };
-    let alone = (1..n.inputs.len()).all(|at| n.input(at).is_none_or(|id| n.t.mark(id).is_none()));
-    if !matches!(n.op(), "Conv" | "ConvTranspose") || !alone || !first_are_real(&n.t.lengths, rows) {
-        return Ok(false);
-    }
-    let x = n.need(0)?;
-    n.inputs[0] = Some(filled(n, x, rows, 0.0)?);
-    n.translate_known()?;
-    let Some(&id) = n.t.values.get(&n.node.output[0]) else { return Ok(false) };
-    let found = n.shape(id)[rows.axis];
-    let strides = n.ints("strides").unwrap_or_default();
-    let stride = strides.get(rows.axis - 2).map_or(Ok(1), |&stride| n.size("strides", stride))?;
-    let times = if n.op() == "Conv" { 1 } else { stride };
-    if n.op() == "Conv" && stride != 1 || found != rows.count * times {
-        return Err(super::rows::lost(n));
-    }
-    mark(n, id, Rows { count: found, each: rows.each * times, ..rows });
-    Ok(true)
-}
-
 /// Places behind the length, which tables may not have, become the first for a gather of a table.
 pub fn in_table(n: &mut Node) -> Result<(), Error> {
-    let Some(rows) = rows_of(n, 1).filter(|&rows| first_are_real(&n.t.lengths, rows)) else { return Ok(()) };
+    let Some(rows) = rows_of(n, 1).filter(|&rows| first_are_real(&n.t.computed.lengths, rows)) else { return Ok(()) };
     let alone = n.input(0).is_none_or(|id| n.t.mark(id).is_none());
     if alone && matches!(n.op(), "Gather" | "GatherElements" | "GatherND") {
         let index = n.need(1)?;

@@ -27,7 +27,7 @@ pub fn source(n: &Node, mut id: ValueId) -> (ValueId, usize) {
         };
         (id, each) = (x, each * repeats);
     }
-    let masks: BTreeSet<ValueId> = (n.t.marks.iter().flatten())
+    let masks: BTreeSet<ValueId> = (n.t.computed.marks.iter().flatten())
         .filter_map(|(_, mark)| if let Mark::Rows(rows) = mark { Some(rows.mask) } else { None })
         .collect();
     let known = masks.into_iter().find(|&mask| alike(n, mask, id, MOST_ALIKE));

@@ -32,7 +32,7 @@ pub fn rows_of(n: &Node, at: usize) -> Option<Rows> {
 }
 
 pub fn mark(n: &mut Node, id: ValueId, rows: Rows) {
-    n.t.marks.get_or_insert_default().insert(id, Mark::Rows(rows));
+    n.t.computed.marks.get_or_insert_default().insert(id, Mark::Rows(rows));
 }
 
 /// The number of each row that the model has.
@@ -74,7 +74,7 @@ fn counted(n: &mut Node) -> Result<bool, Error> {
         Some(Mark::Extents(flags, rows)) if *flags == [true] && is(n, 0, 0) && is(n, 2, 1) => *rows,
         _ => return Ok(false),
     };
-    if lengths::first_are_real(&n.t.lengths, rows) {
+    if lengths::first_are_real(&n.t.computed.lengths, rows) {
         return lengths::numbers(n, rows);
     }
     let numbers = numbers(n, rows)?;
@@ -189,13 +189,13 @@ fn chosen(n: &mut Node) -> Result<bool, Error> {
 pub fn search(n: &mut Node, mask: ValueId, rows: Rows) -> Result<bool, Error> {
     let shape = n.shape(mask);
     let (rank, count) = (shape.len(), elements(&shape));
-    let within = n.t.within.iter().find(|(of, _)| *of == mask).map(|(_, within)| *within);
+    let within = n.t.computed.within.iter().find(|(of, _)| *of == mask).map(|(_, within)| *within);
     let within = match within {
         Some(within) => within,
         None => {
             let own = n.build().cast(mask, DType::Bool)?;
             let own = filled(n, own, rows, 0.0)?;
-            n.t.within.push((mask, own));
+            n.t.computed.within.push((mask, own));
             own
         }
     };

@@ -5,8 +5,9 @@ use super::lengths;
 use super::moving;
 use super::node::Node;
 use super::numbered::{mark, places, rows_of, total};
-use super::rows::{Mark, Rows};
-use super::{Translator, proto};
+use super::proto;
+use super::rows::{Computed, Mark, Rows};
+use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{DType, ValueId};
 use crate::ops::Binary;
@@ -143,7 +144,7 @@ pub fn cut(n: &mut Node) -> Result<bool, Error> {
 /// Real rows from one number to another, each from the end if it is below zero: at most `most`.
 fn run(n: &mut Node, x: ValueId, rows: Rows, (start, end): (i64, i64), most: usize) -> Result<(ValueId, Rows), Error> {
     let of = (rows.mask, rows.each, start, end);
-    let known = n.t.cut.iter().find(|cut| cut.of == of).map(|cut| (cut.places, cut.mask));
+    let known = n.t.computed.cut.iter().find(|cut| cut.of == of).map(|cut| (cut.places, cut.mask));
     let (taken, mask) = match known {
         Some(known) => known,
         None => {
@@ -168,7 +169,7 @@ fn run(n: &mut Node, x: ValueId, rows: Rows, (start, end): (i64, i64), most: usi
             let order = n.build().binary(Binary::Min, order, last)?;
             let places = places(n.build(), rows)?;
             let taken = n.build().gather(places, order, 0)?;
-            n.t.cut.push(Cut { of, places: taken, mask });
+            n.t.computed.cut.push(Cut { of, places: taken, mask });
             (taken, mask)
         }
     };
@@ -213,13 +214,13 @@ pub fn unpadded(n: &Node, axis: usize) -> bool {
 /// Notes that the first result is zero, or true, if there are no rows.
 pub fn note_none(n: &mut Node) {
     let made = n.t.values.get(&n.node.output[0]).copied();
-    n.t.none.extend(made);
+    n.t.computed.none.extend(made);
 }
 
 /// Conditions that are true if there are no rows. The branch for that case, whose results have no elements, is not needed: the other
 /// computes results without real rows. Returns false for all other operators.
 pub fn emptiness(n: &mut Node) -> Result<bool, Error> {
-    let known = (0..n.inputs.len()).find(|&at| n.input(at).is_some_and(|id| n.t.none.contains(&id)));
+    let known = (0..n.inputs.len()).find(|&at| n.input(at).is_some_and(|id| n.t.computed.none.contains(&id)));
     let Some(at) = known else { return Ok(false) };
     match n.op() {
         "Equal" => {
@@ -249,51 +250,58 @@ pub fn emptiness(n: &mut Node) -> Result<bool, Error> {
     Ok(true)
 }
 
-impl Translator<'_> {
-    /// Makes a value that depends on the number of rows an output of the model: the real rows first, then zeros. Their number is an output of
-    /// its own.
-    pub(super) fn packed(&mut self, id: ValueId, name: &str) -> Result<(), Error> {
-        let build = &mut self.build;
-        let rows = match self.marks.as_ref().and_then(|marks| marks.get(&id)) {
-            Some(Mark::Rows(rows)) => *rows,
-            Some(Mark::Extents(flags, rows)) => {
-                let total = total(build, *rows)?;
-                let shape = build.shape(id);
-                let total = build.broadcast(total, shape.clone())?;
-                let flags = build.mask(shape, flags.clone());
-                let counted = build.select(flags, total, id)?;
-                build.output(counted, name)?;
-                return Ok(());
-            }
-            None => {
-                build.output(id, name)?;
-                return Ok(());
-            }
-        };
-        let total = total(build, rows)?;
-        let moved = match lengths::first_are_real(&self.lengths, rows) {
-            true => id,
-            false => {
-                let places = places(build, rows)?;
-                build.gather(id, places, rows.axis)?
-            }
-        };
-        let order = build.integers([rows.count], (0..rows.count as i32).collect());
-        let real = build.binary(Binary::Less, order, total)?;
-        let mut wide = vec![1; build.shape(id).len()];
-        wide[rows.axis] = rows.count;
-        let real = build.reshape(real, wide)?;
-        let nothing = build.scalar(0.0, moved);
-        let packed = build.select(real, moved, nothing)?;
-        build.rename(id, &format!("{name}.rows"));
-        let packed = build.output(packed, name)?;
-        let counted = build.fresh(&format!("{name}_count"));
-        let count = build.output(total, &counted)?;
-        build.counted_rows(packed, count, rows.axis);
-        self.notes.push(format!(
-            "output `{name}`: of {} rows along axis {}, the first `{counted}` are real, and the others zero",
-            rows.count, rows.axis
-        ));
-        Ok(())
-    }
+/// Makes a value that depends on the number of rows an output of the model: the real rows first, then zeros. Their number is an output of
+/// its own.
+pub fn packed(
+    build: &mut Builder,
+    computed: &Computed,
+    notes: &mut Vec<String>,
+    id: ValueId,
+    name: &str,
+) -> Result<(), Error> {
+    let rows = match computed.marks.as_ref().and_then(|marks| marks.get(&id)) {
+        Some(Mark::Rows(rows)) => *rows,
+        Some(Mark::Extents(flags, rows)) => {
+            let total = total(build, *rows)?;
+            let shape = build.shape(id);
+            let total = build.broadcast(total, shape.clone())?;
+            let flags = build.mask(shape, flags.clone());
+            let counted = build.select(flags, total, id)?;
+            build.output(counted, name)?;
+            return Ok(());
+        }
+        Some(Mark::Pairs(..)) => {
+            let reason = "the extents of two of its axes depend on values: the graph is static".to_string();
+            return Err(Error::Unsupported { op: "output".to_string(), output: name.to_string(), reason });
+        }
+        None => {
+            build.output(id, name)?;
+            return Ok(());
+        }
+    };
+    let total = total(build, rows)?;
+    let moved = match lengths::first_are_real(&computed.lengths, rows) {
+        true => id,
+        false => {
+            let places = places(build, rows)?;
+            build.gather(id, places, rows.axis)?
+        }
+    };
+    let order = build.integers([rows.count], (0..rows.count as i32).collect());
+    let real = build.binary(Binary::Less, order, total)?;
+    let mut wide = vec![1; build.shape(id).len()];
+    wide[rows.axis] = rows.count;
+    let real = build.reshape(real, wide)?;
+    let nothing = build.scalar(0.0, moved);
+    let packed = build.select(real, moved, nothing)?;
+    build.rename(id, &format!("{name}.rows"));
+    let packed = build.output(packed, name)?;
+    let counted = build.fresh(&format!("{name}_count"));
+    let count = build.output(total, &counted)?;
+    build.counted_rows(packed, count, rows.axis);
+    notes.push(format!(
+        "output `{name}`: of {} rows along axis {}, the first `{counted}` are real, and the others zero",
+        rows.count, rows.axis
+    ));
+    Ok(())
 }

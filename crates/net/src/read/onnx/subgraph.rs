@@ -253,7 +253,7 @@ fn turns(n: &mut Node) -> Result<bool, Error> {
 
 /// The rows that a loop with a computed end collects: one for each iteration within its limit.
 fn iterations(n: &mut Node, happens: &[Option<ValueId>]) -> Result<Rows, Error> {
-    if n.t.marks.is_none() {
+    if n.t.computed.marks.is_none() {
         return Err(n.unsupported(
             "a loop that collects slices of a number computed at run time: the graph is static. Export its body, and loop on the host",
         ));

@@ -199,3 +199,65 @@ fn rows_of_integers_are_gathered_with_their_scales() {
     assert_eq!(gathered("zeros"), wanted([1.0, 2.0, 3.0, 4.0]));
     assert_eq!(gathered(""), wanted([8.0; 4]));
 }
+
+/// Two experts with bytes of two integers each: one doubles its row by halves and doubles, the other gives zeros. The scores choose one, or
+/// weigh both.
+#[test]
+fn experts_of_integers_are_weighted_by_their_scores() {
+    let whole = |name: &str, value: i64| Attribute { name: name.into(), i: value, ..Attribute::default() };
+    let text = |name: &str, text: &'static str| Attribute { name: name.into(), s: text.into(), ..Attribute::default() };
+    let found = |most: i64, zeros: &str, scores: [f32; 2]| {
+        let names = ["x", "scores", "first", "scales", "", "second", "others", "", "", "", "", zeros];
+        let mut experts = node("QMoE", &names, "y");
+        experts.domain = "com.microsoft".into();
+        experts.attribute = vec![whole("k", most), whole("expert_weight_bits", 4), text("activation_type", "relu")];
+        // Rows 1 0 and 0 1, and rows of zeros, each with eight added.
+        let matrices = [0x89, 0x98, 0x88, 0x88];
+        let initializers = vec![
+            floats("scores", &[1, 2], &scores),
+            bytes("first", &[2, 2, 1], &matrices),
+            floats("scales", &[2, 2], &[0.5; 4]),
+            bytes("second", &[2, 2, 1], &matrices),
+            floats("others", &[2, 2], &[4.0; 4]),
+            bytes("sevens", &[2, 1], &[0x77, 0x88]),
+        ];
+        let net = read(vec![experts], initializers, &[1, 2]);
+        eval(&net, &[Tensor::f32([1, 2], vec![1.0, -3.0])]).unwrap()[0].data.to_f32()
+    };
+    assert_eq!(found(1, "", [1.0, 0.0]), [2.0, 0.0]);
+    assert_eq!(found(1, "", [0.0, 1.0]), [0.0, 0.0]);
+    // Of equal scores, the first is better.
+    assert_eq!(found(1, "", [1.0, 1.0]), [2.0, 0.0]);
+    let share = 1.0 / (1.0 + (-1.0f32).exp());
+    assert!((found(2, "", [1.0, 0.0])[0] - 2.0 * share).abs() < 1e-5);
+    // Rows 2 1 and 1 2 of the first expert: its sums are negative.
+    assert_eq!(found(1, "sevens", [1.0, 0.0]), [0.0, 0.0]);
+}
+
+/// Products of integers keep rows of computed number.
+#[test]
+fn quantized_products_are_computed_row_by_row() {
+    let mut cast = node("Cast", &["x"], "mask");
+    cast.attribute.push(Attribute { name: "to".into(), i: 9, ..Attribute::default() });
+    let nodes = vec![
+        cast,
+        node("NonZero", &["mask"], "places"),
+        node("Squeeze", &["places"], "rows"),
+        node("Gather", &["table", "rows"], "some"),
+        node("QLinearMatMul", &["some", "half", "zero", "weights", "half", "zero", "half", "zero"], "product"),
+        node("DequantizeLinear", &["product", "half", "zero"], "numbers"),
+        node("ReduceSum", &["numbers", "first"], "y"),
+    ];
+    let first = Stored { dims: vec![1], data_type: 7, int64_data: vec![0], name: "first".into(), ..Stored::default() };
+    let initializers = vec![
+        bytes("table", &[3, 2], &[1, 2, 3, 4, 5, 6]),
+        bytes("weights", &[2, 1], &[2, 4]),
+        floats("half", &[], &[0.5]),
+        bytes("zero", &[], &[0]),
+        first,
+    ];
+    let net = read(nodes, initializers, &[3]);
+    let found = eval(&net, &[Tensor::f32([3], vec![1.0, 0.0, 1.0])]).unwrap()[0].data.to_f32();
+    // Halves of 1 and 2 times 1 and 2 are 2.5, those of 5 and 6 are 8.5.
+    assert_eq!(found, [11.0]);
+}
