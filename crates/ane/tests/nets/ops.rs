@@ -79,6 +79,8 @@ fn cases() -> Vec<Case> {
             .result(&[1, 3, 5, 11]),
         case("pad by reflection", pad_edge(EdgeMode::Reflect), &[&[1, 3, 5, 6]]),
         case("pad by the edge", pad_edge(EdgeMode::Replicate), &[&[2, 3, 5, 6]]),
+        case("long pad by reflection", long_pad_edge(EdgeMode::Reflect), &[&[2, 2100]]),
+        case("long pad by the edge", long_pad_edge(EdgeMode::Replicate), &[&[3, 2100]]),
         case("linear", Linear, &[&[1, 64]]).with(&[&[10, 64], &[10]]),
         case("linear rows", Linear, &[&[5, 7, 48]]).with(&[&[33, 48], &[33]]),
         case("matmul", MatMul { transpose_x: false, transpose_y: false }, &[&[6, 40]]).with(&[&[40, 24]]),
@@ -293,6 +295,11 @@ fn resize(mode: ResizeMode, coordinates: Coordinates) -> OpKind {
 
 fn pad_edge(mode: EdgeMode) -> OpKind {
     OpKind::PadEdge { pads: vec![(0, 0), (0, 0), (2, 1), (3, 2)], mode }
+}
+
+/// Padding of a row that is too long for a product with a matrix.
+fn long_pad_edge(mode: EdgeMode) -> OpKind {
+    OpKind::PadEdge { pads: vec![(1, 0), (37, 20)], mode }
 }
 
 fn slice(begin: &[usize], end: &[usize], stride: &[usize]) -> OpKind {

@@ -22,6 +22,9 @@ struct Phase {
 /// Most multiplications with zeros that phases computed together take beyond those of each: less than the tasks they save.
 const MOST_ADDED: usize = 1 << 23;
 
+/// Most weights of a resampling along one axis: 256 MiB of them while they are made.
+const MOST_WEIGHTS: usize = 1 << 26;
+
 /// Multiplications of one position by all phases of both axes in one window, beyond those of each phase in its own.
 fn added_taps(apart: [&[Phase]; 2], joined: &[Vec<Phase>; 2]) -> usize {
     let all =
@@ -220,6 +223,11 @@ impl Lowerer<'_> {
     /// Weight matrix `[to, from]` of a resampling, evaluated on the identity: row `o` has the weights of the operand's elements
     /// in element `o`.
     fn weights_along(&self, kind: &OpKind, from: usize, to: usize) -> Result<Vec<f32>> {
+        let most = from.saturating_mul(from.max(to));
+        if most > MOST_WEIGHTS {
+            let reason = format!("a matrix of {to} by {from} weights along an axis, at most {MOST_WEIGHTS} are made");
+            return Err(self.unsupported(reason, "keep this operation on the host"));
+        }
         let mut identity = vec![0.0; from * from];
         identity.iter_mut().step_by(from + 1).for_each(|x| *x = 1.0);
         let identity = Tensor { shape: vec![from, from], data: Data::F32(identity) };

@@ -64,6 +64,11 @@ pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Re
                     None => builder.ops.push(op.clone()),
                 }
             }
+            OpKind::PadEdge { pads, mode } => {
+                if !builder.pad_edge(op, pads, *mode)? {
+                    builder.ops.push(op.clone());
+                }
+            }
             OpKind::GatherAlong { .. }
             | OpKind::GatherNd { .. }
             | OpKind::ScatterAlong { .. }

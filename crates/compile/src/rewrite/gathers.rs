@@ -6,7 +6,7 @@ use super::{Builder, Limits, MOST_PIECES};
 use crate::error::{Error, Result};
 use crate::ir::{ELEMENT_BYTES, ROW_ALIGN};
 use anemone_facts::chips::Chip;
-use anemone_net::{Op, OpKind, PoolKind, ReduceKind, ValueId};
+use anemone_net::{EdgeMode, Op, OpKind, PoolKind, ReduceKind, ValueId};
 
 /// Positions along an axis that form one slice, each repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,36 @@ impl Builder<'_> {
         let all = self.picked(op, x, axis, &places)?;
         self.push(OpKind::Reshape, &[all], op.outputs[0]);
         Ok(())
+    }
+
+    /// Padding by elements of the operand along long axes, as slices of it joined; shorter axes are padded by a product. Returns `false` for
+    /// those alone.
+    pub(super) fn pad_edge(&mut self, op: &Op, pads: &[(usize, usize)], mode: EdgeMode) -> Result<bool> {
+        let long = |(at, &(before, after)): (usize, &(usize, usize))| {
+            let extent = self.shape(op.inputs[0])[at];
+            before + after > 0 && extent.saturating_mul(before + extent + after) > MOST_COEFFICIENTS
+        };
+        let axes: Vec<usize> = pads.iter().enumerate().filter(|pad| long(*pad)).map(|(at, _)| at).collect();
+        let mut x = op.inputs[0];
+        for &axis in &axes {
+            let (extent, (before, after)) = (self.shape(x)[axis] as isize, pads[axis]);
+            let place = |at: isize| match mode {
+                EdgeMode::Replicate => at.clamp(0, extent - 1),
+                EdgeMode::Reflect => extent - 1 - (extent - 1 - at.abs()).abs(),
+            };
+            let from = -(before as isize);
+            let places: Vec<usize> = (from..extent + after as isize).map(|at| place(at) as usize).collect();
+            x = self.picked(op, x, axis, &places)?;
+        }
+        if axes.is_empty() {
+            return Ok(false);
+        }
+        let rest: Vec<_> =
+            pads.iter().enumerate().map(|(at, &pad)| if axes.contains(&at) { (0, 0) } else { pad }).collect();
+        let last =
+            if rest.iter().any(|&pad| pad != (0, 0)) { OpKind::PadEdge { pads: rest, mode } } else { OpKind::Reshape };
+        self.push(last, &[x], op.outputs[0]);
+        Ok(true)
     }
 
     fn places(&self, op: &Op, indices: &[i32], extent: usize) -> Result<Vec<usize>> {

@@ -4,7 +4,7 @@
 use super::node::Node;
 use crate::error::Error;
 use crate::graph::{Tensor, ValueId};
-use crate::ops::Binary;
+use crate::ops::{Binary, OpKind};
 use std::f64::consts::TAU;
 
 /// Most elements of a matrix.
@@ -19,6 +19,17 @@ enum Way {
     Inverse,
     /// Inverse, from the first half of a spectrum to real numbers.
     InverseHalf,
+}
+
+impl Way {
+    /// Elements of a result, and parts of each.
+    fn result(self, length: usize) -> [usize; 2] {
+        match self {
+            Way::Forward | Way::Inverse => [length, 2],
+            Way::ForwardHalf => [length / 2 + 1, 2],
+            Way::InverseHalf => [length, 1],
+        }
+    }
 }
 
 /// Translates the operator if it belongs to this group; returns false otherwise.
@@ -108,10 +119,15 @@ fn dft(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// Short-time transform: frames of the signal, each multiplied by the window and transformed.
+/// Short-time transform: frames of the signal, each multiplied by the window and transformed. Of a real signal with a constant window, one
+/// convolution: its kernels are the window times the rows of the matrix.
 fn stft(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
-    let &[_, extent, _] = n.shape(x).as_slice() else { return Err(n.unsupported("a signal not of rank 3")) };
+    let (batch, extent, parts) = match *n.shape(x).as_slice() {
+        [batch, extent] => (batch, extent, 1),
+        [batch, extent, parts] => (batch, extent, parts),
+        _ => return Err(n.unsupported("a signal not of rank 2 or 3")),
+    };
     let step = first(n, 1, "frame_step")?.ok_or_else(|| n.missing("frame_step"))?;
     let step = n.size("frame_step", step)?;
     let window = n.input(2);
@@ -120,29 +136,42 @@ fn stft(n: &mut Node) -> Result<bool, Error> {
         (None, Some(window)) => n.shape(window).first().copied().unwrap_or(0),
         (None, None) => extent,
     };
+    let way = if n.flag("onesided", true) { Way::ForwardHalf } else { Way::Forward };
+    let factors = match window {
+        None => Some(vec![1.0; length]),
+        Some(id) => n.t.build.data(id).map(|window| window.data.to_f32()).filter(|window| window.len() == length),
+    };
+    if let Some(factors) = factors.filter(|_| parts == 1 && step > 0 && (1..=extent).contains(&length)) {
+        let matrix = matrix(n, [length, 1], length, way)?;
+        let outputs = matrix.len() / length;
+        let kernel: Vec<f32> = (0..outputs)
+            .flat_map(|o| (0..length).map(move |t| (o, t)))
+            .map(|(o, t)| factors[t] * matrix[t * outputs + o])
+            .collect();
+        let row = n.build().reshape(x, [batch, 1, extent])?;
+        let kernel = n.build().floats([outputs, 1, length], &kernel, row);
+        let conv = OpKind::Conv { strides: vec![step], pads: vec![(0, 0)], dilations: vec![1], groups: 1 };
+        let spectrum = n.build().op("spectrum", conv, &[row, kernel])?;
+        let frames = n.build().transpose(spectrum, &[0, 2, 1])?;
+        let id = n.build().reshape(frames, [batch, (extent - length) / step + 1, outputs / 2, 2])?;
+        return n.done(id);
+    }
+    let x = n.build().reshape(x, [batch, extent, parts])?;
     let mut frames = n.build().sliding_windows(x, 1, length, step)?;
     if let Some(window) = window {
         let window = n.build().reshape(window, [length, 1])?;
         frames = n.build().binary(Binary::Mul, frames, window)?;
     }
-    let way = if n.flag("onesided", true) { Way::ForwardHalf } else { Way::Forward };
     let id = transform(n, frames, 2, length, way)?;
     n.done(id)
 }
 
-/// Transforms `length` elements of an axis, padded with zeros.
-fn transform(n: &mut Node, x: ValueId, axis: usize, length: usize, way: Way) -> Result<ValueId, Error> {
-    let shape = n.shape(x);
-    let rank = shape.len();
-    let (extent, parts) = (shape[axis], shape[rank - 1]);
+/// The matrix that transforms `length` elements, of which `extent` are given: a row for each part of those, a column for each part of the result.
+fn matrix(n: &Node, [extent, parts]: [usize; 2], length: usize, way: Way) -> Result<Vec<f32>, Error> {
     if !(1..=2).contains(&parts) || length == 0 {
         return Err(n.unsupported(format!("{parts} parts of a number, {length} elements to transform")));
     }
-    let (to, to_parts) = match way {
-        Way::Forward | Way::Inverse => (length, 2),
-        Way::ForwardHalf => (length / 2 + 1, 2),
-        Way::InverseHalf => (length, 1),
-    };
+    let [to, to_parts] = way.result(length);
     let size = [extent, parts, to, to_parts].iter().fold(1usize, |all, &n| all.saturating_mul(n));
     if size > MATRIX_ELEMENTS {
         let reason =
@@ -168,6 +197,16 @@ fn transform(n: &mut Node, x: ValueId, axis: usize, length: usize, way: Way) -> 
             }
         }
     }
+    Ok(matrix)
+}
+
+/// Transforms `length` elements of an axis, padded with zeros.
+fn transform(n: &mut Node, x: ValueId, axis: usize, length: usize, way: Way) -> Result<ValueId, Error> {
+    let shape = n.shape(x);
+    let rank = shape.len();
+    let (extent, parts) = (shape[axis], shape[rank - 1]);
+    let matrix = matrix(n, [extent, parts], length, way)?;
+    let [to, to_parts] = way.result(length);
     // The axis becomes the last but one, all others become rows.
     let others: Vec<usize> = (0..rank - 1).filter(|&a| a != axis).collect();
     let perm = [others.as_slice(), &[axis, rank - 1]].concat();

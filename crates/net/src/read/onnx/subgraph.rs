@@ -153,8 +153,19 @@ fn map(n: &mut Node) -> Result<bool, Error> {
 /// Both branches, and a selection between their results, for a condition computed at run time.
 fn both(n: &mut Node, condition: ValueId) -> Result<bool, Error> {
     let condition = n.build().reshape(condition, [])?;
-    let (yes, no) = (graph(n, "then_branch")?, graph(n, "else_branch")?);
-    let (yes, no) = (inner(n, yes, &[])?, inner(n, no, &[])?);
+    // A branch for another value of the input, such as another sample rate, may not fit the extents of the others.
+    let of_input = n.integer_behind(condition).map(str::to_owned);
+    let mut read = |name: &str| {
+        let chosen = graph(n, name)?;
+        inner(n, chosen, &[]).map_err(|cause| match &of_input {
+            Some(input) => n.unsupported(format!(
+                "both branches are read, for input `{input}` chooses between them when the network runs. {name}: {cause}. Give `{input}` a value that \
+                 is known before (`--value {input}=...`), and only its branch is read"
+            )),
+            None => cause,
+        })
+    };
+    let (yes, no) = (read("then_branch")?, read("else_branch")?);
     for (i, (&x, &y)) in yes.iter().zip(&no).enumerate() {
         if n.t.build.ty(x) != n.t.build.ty(y) {
             let (x, y) = (n.t.build.ty(x).to_string(), n.t.build.ty(y).to_string());

@@ -11,6 +11,7 @@ mod refused;
 mod resize;
 mod rows;
 mod sequence;
+mod spectrum;
 mod states;
 mod suppressed;
 mod values;

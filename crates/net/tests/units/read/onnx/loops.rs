@@ -125,3 +125,43 @@ fn a_loop_with_a_computed_end_collects_its_iterations() {
         assert_eq!(value("y").map(|all| all[..rows as usize * 4].to_vec()), Some(wanted), "{start}");
     }
 }
+
+#[test]
+fn a_branch_that_does_not_fit_names_the_input_that_chooses() {
+    let branch = |rows: i64| {
+        let graph = Graph {
+            node: vec![node("MatMul", &["x", if rows == 4 { "four" } else { "three" }], "product")],
+            output: vec![float_info("product", vec![])],
+            ..Graph::default()
+        };
+        let name = if rows == 4 { "then_branch" } else { "else_branch" };
+        Attribute { name: name.into(), g: Some(graph), ..Attribute::default() }
+    };
+    let weight = |name: &str, count: i64| Tensor {
+        dims: vec![count, 1],
+        data_type: 1,
+        name: name.into(),
+        float_data: vec![1.0; count as usize],
+        ..Tensor::default()
+    };
+    let mut choice = node("If", &["is_high"], "y");
+    choice.attribute = vec![branch(4), branch(3)];
+    let mut rate = float_info("rate", vec![]);
+    rate.ty.as_mut().and_then(|ty| ty.tensor.as_mut()).expect("a tensor").element = 7;
+    let graph = Graph {
+        node: vec![node("Equal", &["rate", "high"], "is_high"), choice],
+        initializer: vec![integers("high", vec![], vec![16000]), weight("four", 4), weight("three", 3)],
+        input: vec![float_info("x", vec![extent(4)]), rate],
+        output: vec![float_info("y", vec![])],
+        ..Graph::default()
+    };
+    let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
+    let model = Model { graph: Some(graph), opset_import, ..Model::default() }.encode_to_vec();
+    let read = |options: &Options| read_onnx(&model, &MemoryFiles::default(), options).map(|(net, _)| net);
+    let error = read(&Options::default()).unwrap_err().to_string();
+    assert!(error.contains("else_branch") && error.contains("--value rate="), "{error}");
+    let mut options = Options::default();
+    options.values.insert("rate".into(), vec![16000]);
+    let net = read(&options).expect("one branch");
+    assert_eq!(eval(&net, &[Data::f32([4], vec![1.0, 2.0, 3.0, 4.0])]).expect("it runs")[0].data.to_f32(), [10.0]);
+}
