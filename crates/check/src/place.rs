@@ -50,7 +50,12 @@ fn verdict(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verd
         return Verdict::refused(Place::Rejected, refusal);
     }
     if idle(op) {
-        return Verdict::new(Place::Folded, "a constant", Basis::Decoded, "op-matrix");
+        // The form of an operation on constants is read too (`pad_b_1x8x375x749_to_1x8x375x750_a00000001_idx`).
+        let computed = op.constant && op.op != "const";
+        return match types::form(op, outline, chip, route).filter(|_| computed) {
+            Some(refusal) => Verdict::refused(Place::Rejected, refusal),
+            None => Verdict::new(Place::Folded, "a constant", Basis::Decoded, "op-matrix"),
+        };
     }
     if let Some(refusal) = types::check(op, outline, chip, route) {
         let place = if refusal.code == "E16" && op.unread.is_none() { Place::Host } else { Place::Rejected };

@@ -45,7 +45,12 @@ pub fn check(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Op
         .or_else(|| indices(op, outline))
         .or_else(|| elements(op, route))
         .or_else(|| open_extents(op))
-        .or_else(|| text(op, outline, chip).filter(|_| outline.origin == Origin::MilText && route == Route::Direct))
+        .or_else(|| form(op, outline, chip, route))
+}
+
+/// Refusal of an operation for its form in MIL text that Apple's compiler is handed itself.
+pub(super) fn form(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
+    text(op, outline, chip).filter(|_| outline.origin == Origin::MilText && route == Route::Direct)
 }
 
 /// Operations that the model's reader does not translate, for its reason.

@@ -330,6 +330,19 @@ fn cases() -> Vec<Case> {
                 [X, ("pad", none), ("mode", Give::Text("constant")), ("constant_val", Give::Numbers("fp16", &[0.0]))];
             text_program("pad", &arguments[..if bad { 3 } else { 4 }])
         }),
+        // An operation on constants.
+        case("E38", "m1", |bad| {
+            let none = Give::Numbers("int32", &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+            let arguments = [
+                ("x", Give::Weight("fp16", &[1, 64, 1, 1], None)),
+                ("pad", none),
+                ("mode", Give::Text("constant")),
+                ("constant_val", Give::Numbers("fp16", &[0.0])),
+            ];
+            let mut program = text_program("pad", &arguments[..if bad { 3 } else { 4 }]);
+            program.0.ops[0].constant = true;
+            program
+        }),
         case("E39", "m1", |bad| {
             let program = Program::new(Origin::MilText, &[("x", "fp16", &[1, 256])]);
             let turned = [if bad { 0.0 } else { 1.0 }];
