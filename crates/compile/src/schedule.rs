@@ -26,8 +26,15 @@ pub struct Schedule {
     pressure_bytes: Vec<u64>,
     /// True if results may reuse on-chip places of others and be chained.
     pub(crate) shares: bool,
-    /// Capacity of a partition in bytes.
-    budget: u64,
+    budget: Budget,
+}
+
+/// Space of a partition.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    bytes: u64,
+    /// Capacity of tile memory, if results that do not fit it beside what their layer reads do not count.
+    beside: Option<u64>,
 }
 
 /// Fraction of tile memory at which a partition ends under the book's convention: "a margin fraction below one".
@@ -38,7 +45,7 @@ pub fn schedule(legal: Legal, chip: &Chip, options: &Options, reasons: &mut Rema
     let graph = legal.into_graph();
     let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
     let order = order::order(&graph, capacity, options.conventions().all_ready_compared, reasons);
-    of_order(in_order(graph, order), u64::MAX, reasons)
+    of_order(in_order(graph, order), Budget { bytes: u64::MAX, beside: None }, reasons)
 }
 
 /// The graph with its layers in the given order.
@@ -49,7 +56,7 @@ fn in_order(mut graph: Graph, order: Vec<usize>) -> Graph {
 }
 
 /// Live ranges and partitions of a graph with ordered layers.
-fn of_order(graph: Graph, budget: u64, reasons: &mut Remarks) -> Schedule {
+fn of_order(graph: Graph, budget: Budget, reasons: &mut Remarks) -> Schedule {
     let mut live: Vec<Option<(usize, usize)>> = vec![None; graph.buffers.len()];
     for (i, layer) in graph.layers.iter().enumerate() {
         for view in layer.sources.iter().chain([&layer.result]) {
@@ -66,7 +73,8 @@ impl Schedule {
     pub(crate) fn cut(self, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Schedule {
         let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
         let margin = if options.convention == Convention::Book { PARTITION_MARGIN_OF_BOOK } else { PARTITION_MARGIN };
-        let budget = (capacity / margin.1).saturating_mul(margin.0);
+        let beside = options.conventions().places_by_use.then_some(capacity);
+        let budget = Budget { bytes: (capacity / margin.1).saturating_mul(margin.0), beside };
         Schedule { shares: self.shares, ..of_order(self.graph, budget, reasons) }
     }
 
@@ -78,12 +86,23 @@ impl Schedule {
     }
 }
 
+/// Bytes of the sources of a layer that were written before the layer in front of it: as a rule others have read them too, so that its
+/// result does not replace them (`env_chain_softmax_h12_s256`: the operand, not its maximum).
+fn kept_beside(graph: &Graph, live: &[Option<(usize, usize)>], layer: usize) -> u64 {
+    let mut sources: Vec<usize> = graph.layers[layer].sources.iter().map(|s| s.buffer.0 as usize).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    let scratch =
+        |&i: &usize| graph.buffers[i].role == Role::Scratch && live[i].is_some_and(|(first, _)| first + 1 < layer);
+    sources.into_iter().filter(scratch).map(|i| graph.buffers[i].bytes).sum()
+}
+
 /// Starts a new partition where the live results exceed the budget. A result larger than the whole budget goes to memory
 /// in any case and does not count.
 fn partition(
     graph: &Graph,
     live: &[Option<(usize, usize)>],
-    budget: u64,
+    Budget { bytes: budget, beside }: Budget,
     reasons: &mut Remarks,
 ) -> (Vec<usize>, Vec<u64>) {
     let count = graph.layers.len();
@@ -93,6 +112,7 @@ fn partition(
         if let Some((first, last)) = *range
             && buffer.role == Role::Scratch
             && buffer.bytes <= budget
+            && beside.is_none_or(|capacity| buffer.bytes + kept_beside(graph, live, first) <= capacity)
         {
             begin[first].push(i);
             end[last].push(i);

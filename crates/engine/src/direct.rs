@@ -168,7 +168,7 @@ impl Machine<'_> {
         if !formats || dma().any(|&(_, format, ..)| !halves(format)) {
             return Err("an operand is not of fp16 elements");
         }
-        if dma().any(|&(_, _, interleave, _)| self.size(interleave) > 1) {
+        if dma().any(|&(_, _, interleave, _)| self.interleave(interleave) > 1) {
             return Err("channels of an operand are interleaved");
         }
         let bound = dma().all(|&(.., enable)| self.get(enable) == 1) && (!sent || self.get(DstEn) == 1);

@@ -140,14 +140,14 @@ impl Machine<'_> {
     }
 
     fn load_interleaved(&self, place: &Place, bar: [Field; 2], by: Field, ext: Extents) -> Result<Tensor, FaultKind> {
-        let by = self.interleave(by, ext.c)?;
+        let by = self.dividing(by, ext.c)?;
         let tensor = self.load_dma(place, bar[0], bar[1], interleaved(ext, by))?;
         Ok(if by == 1 { tensor } else { separate(&tensor, ext, by) })
     }
 
     /// Channels interleaved in each element; the number of channels is a multiple of it.
-    fn interleave(&self, field: Field, channels: usize) -> Result<usize, FaultKind> {
-        let by = self.size(field).max(1);
+    fn dividing(&self, field: Field, channels: usize) -> Result<usize, FaultKind> {
+        let by = self.interleave(field);
         if !channels.is_multiple_of(by) {
             return Err(self.inconsistent(field, "the channels are not a multiple of the interleave"));
         }
@@ -197,7 +197,7 @@ impl Machine<'_> {
         self.in_memory(DstMemFmt, OutFmt)?;
         let bar = self.bar(WBase, Wbe)?;
         let (base, strides) = self.place(&DST_DMA);
-        let by = self.interleave(DstInterleave, result.ext.c)?;
+        let by = self.dividing(DstInterleave, result.ext.c)?;
         if by > 1 {
             result = interlace(&result, by);
         }

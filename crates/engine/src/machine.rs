@@ -4,7 +4,9 @@ use crate::fault::FaultKind;
 use crate::field_support::POSITIVE_SHIFTS;
 use crate::fields::Fields;
 use crate::memory::{Memory, Region};
-use anemone_facts::Field::{self, AccBias, AccBiasShift, KBase0, Kbe0, PostRightShift, PostScale};
+use anemone_facts::Field::{
+    self, AccBias, AccBiasShift, KBase0, Kbe0, PostRightShift, PostScale, Src1Interleave, Src2Interleave,
+};
 use anemone_facts::Layout;
 use anemone_facts::numerics::Model;
 use anemone_kernels::params::AccumulatorSpec;
@@ -89,6 +91,14 @@ impl Machine<'_> {
     /// [`Machine::get`] as a size.
     pub(crate) fn size(&self, field: Field) -> usize {
         self.get(field) as usize
+    }
+
+    /// Number of adjacent channels that an interleave field states. A second source without a number of its own has that of the first one
+    /// (`docs/evidence.md`, key `h13-bytes`).
+    pub(crate) fn interleave(&self, field: Field) -> usize {
+        let own = self.size(field);
+        let shared = own == 0 && field == Src2Interleave;
+        if shared { self.size(Src1Interleave).max(1) } else { own.max(1) }
     }
 
     /// Bytes of a field whose unit is a shifted byte count.

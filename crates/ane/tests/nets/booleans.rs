@@ -113,6 +113,64 @@ fn a_choice_by_bytes_is_the_sum_of_two_products() {
 }
 
 #[test]
+fn products_of_a_choice_go_through_memory_with_channels_in_sets() {
+    let source = |shape: &str| {
+        format!(
+            "net \"n\" {{\n  input %a: f16[{shape}]\n  input %b: f16[{shape}]\n  input %c: bool[{shape}]\n  \
+             %y: f16[{shape}] = select(%c, %a, %b)\n  output %y\n}}\n"
+        )
+    };
+    // `select_rrb_1x8x375x375`: the sum reads both products, each table stands beside an operand whose channels are apart.
+    let made = tasks(&source("1, 8, 375, 375"), &[]);
+    let fields = [
+        DstInterleave,
+        Src1Interleave,
+        Src2Interleave,
+        DstBase,
+        Src1Base,
+        Src2Base,
+        Src2RowStride,
+        ExeCycles,
+        Spl,
+        Tsr,
+        OverlapFirst,
+        SrcAliasConvSrc,
+        SrcAliasConvRslt,
+        L2BfrMode,
+    ];
+    let wanted = [
+        [1, 8, 1, 8, 1],
+        [1, 1, 1, 1, 8],
+        [0; 5],
+        [0x89b2, 0, 0x89b2, 0x11652, 0],
+        [0, 0x89b2, 0, 0x89b2, 0x11652],
+        [0; 5],
+        [0, 0xc, 0, 0xc, 0x5e],
+        [101, 201, 67, 201, 199],
+        [1, 0, 0, 1, 0],
+        [0, 0, 1, 0, 1],
+        [0, 0, 0, 1, 0],
+        [1, 0, 0, 1, 0],
+        [1, 1, 0, 1, 0],
+        [1, 1, 1, 1, 0],
+    ];
+    for (field, wanted) in fields.into_iter().zip(wanted) {
+        assert_eq!(each(&made, field), wanted, "{field:?}");
+    }
+    // Channels that eight does not divide: twelve, six and five.
+    for extents in [[1, 8, 375, 375], [1, 12, 300, 300], [1, 6, 420, 420], [1, 5, 460, 460]] {
+        let text = format!("{extents:?}").trim_matches(['[', ']']).to_string();
+        let (a, b) = (|i: usize| (i % 509) as f32 / 4.0, |i: usize| -((i % 1021) as f32) / 8.0 - 0.5);
+        let inputs =
+            [array("a", &extents, a), array("b", &extents, b), array("c", &extents, |i| (i * 7 % 5 % 2) as f32)];
+        let sets = each(&tasks(&source(&text), &[]), DstInterleave)[1];
+        assert_eq!(sets as usize, [8, 4, 2].into_iter().find(|by| extents[1] % by == 0).unwrap_or(1), "{extents:?}");
+        let [own, apples] = both(&source(&text), &[], &inputs);
+        assert_eq!(own.1, apples.1, "{extents:?}");
+    }
+}
+
+#[test]
 fn booleans_between_other_operations_are_widened_once_and_stored_as_bytes() {
     let shape = |dtype: &str| format!("{dtype}[1, 3, 5, 70]");
     let (bits, halves) = (shape("bool"), shape("f16"));

@@ -28,7 +28,7 @@ pub(super) fn each(tasks: &[Task], field: Field) -> Vec<u32> {
 #[test]
 fn second_sources_avoid_banks_and_products_read_columns_in_parts() {
     let last = |source: &str, field: Field| tasks(source, &[]).last().and_then(|task| task.get(&H13, field));
-    for (channels, units) in [(96, 0x61), (512, 0x204)] {
+    for (channels, units) in [(96, 0x61), (200, 0xc8), (512, 0x204)] {
         let shape = format!("f16[1, {channels}, 1, 1]");
         let source = format!(
             "net \"n\" {{\n  input %x: {shape}\n  input %z: {shape}\n  %y: {shape} = sub(%x, %z)\n  output %y\n}}\n"
@@ -55,7 +55,17 @@ fn a_matrix_beyond_tile_memory_is_interleaved_in_scratch_memory_and_read_in_pair
     assert_eq!(each(&made, Src1Interleave), [1, 8, 8, 8, 8]);
     assert_eq!(each(&made, Spl), [1, 1, 0, 1, 0], "groups of two");
     assert_eq!(each(&made, ShMax)[1..], [1; 4], "eight lanes");
-    let [own, apples] = both(source, &[weights], &[array("x", &[256, 4096], |i| small(i / 3))]);
+    let blobs = [weights];
+    let [own, apples] = both(source, &blobs, &[array("x", &[256, 4096], |i| small(i / 3))]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+    // A matrix that is transposed already is read in parts by tasks of which the first one is alone.
+    let transposed =
+        source.replace("f16[256, 4096]", "f16[4096, 256]").replace("transpose_x=false", "transpose_x=true");
+    let made = tasks(&transposed, &blobs);
+    assert_eq!(each(&made, Src1Interleave), [1; 4]);
+    assert_eq!(each(&made, Spl), [1, 1, 0, 1], "the first one alone, then two by two");
+    assert_eq!(each(&made, ShMax), [1; 4], "128 of 256 columns");
+    let [own, apples] = both(&transposed, &blobs, &[array("x", &[4096, 256], |i| small(i / 3))]);
     assert_eq!(own.1, apples.1, "the same numbers");
 }
 

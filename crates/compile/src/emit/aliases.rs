@@ -38,22 +38,14 @@ impl Emitter<'_> {
         if let Some(place) = self.consumed_element(index) {
             return self.set(Src2Dependent, if neural_of(&place) { 1 } else { 2 });
         }
-        // A task need not wait for what an earlier task of the chain has waited for.
-        let read = |buffer: BufferId| {
-            let since = layers[..index].iter().rev().take_while(|l| l.result.buffer != buffer);
-            // The neural engine waits itself for what rows were staged from (`chain_block_d512_s128_proj0`).
-            let stages = |l: &&Layer| {
-                let rows = !l.is_neural() && l.interleave > 1 && l.sources.len() == 1;
-                self.conventions().places_by_use && layer.is_neural() && rows
-            };
-            since.filter(|l| !stages(l)).flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
-        };
         let [first, second] = std::array::from_fn(|i| {
             let place = places[i].filter(|p| p.written && (i > 0 || waits_on.is_none() || self.repeats_element()))?;
             // The engine whose rows the task consumes has computed its earlier elements (`floor_r_1`).
             let engine = waits_on.map(|engine| engine == 1) == Some(neural_of(&place));
             let behind = i > 0 && engine && place.alone && layer.sources[i].count() == 1;
-            let waited = behind || read(layer.sources[i].buffer) || self.waited_later(index, &layer.sources[i]);
+            let waited = behind
+                || self.read_since(index, layer.sources[i].buffer)
+                || self.waited_later(index, &layer.sources[i]);
             (!waited).then(|| neural_of(&place))
         });
         // A planar task, or one of the own engine, has waited for the one that brought a source, if it has read its result
@@ -66,8 +58,9 @@ impl Emitter<'_> {
         };
         let brought = places.iter().flatten().find(|p| !p.written).filter(|p| !waited(p)).map(neural_of);
         let depends = self.task.get(self.layout, DependencyMode) == Some(1);
-        // A task that waits for the other engine's result in memory has no alias.
-        let alone = opens && places[0].is_none() && (!depends || before_neural && self.layer.is_neural());
+        // A task that waits for the other engine's result in memory has no alias, except an elementwise one (`select_rrb_1x8x375x375`).
+        let free = !depends || before_neural && layer.is_neural() || layer.is_elementwise();
+        let alone = opens && places[0].is_none() && free;
         let neural = [first, second].contains(&Some(true)) || alone;
         let planar = [first, second].contains(&Some(false))
             || waits_on == Some(1) && !self.layer.is_neural() && self.follows_planar(index - 1);
@@ -77,6 +70,7 @@ impl Emitter<'_> {
             true => self.reuses_planar(),
             false => [[false; 2]; 2],
         };
+        let over_kept = other && before_neural && self.replaces_result(index);
         let mut brought_planar = false;
         if self.conventions().operands_kept && self.layer.is_neural() && !alone {
             let kept = places[0].filter(|place| !place.written);
@@ -88,7 +82,7 @@ impl Emitter<'_> {
             result[1] |= self.takes_planar_result() || self.takes_staged();
         }
         self.set_all(&[
-            (SrcAliasConvRslt, u32::from(neural)),
+            (SrcAliasConvRslt, u32::from(neural || over_kept)),
             (
                 SrcAliasPlanarRslt,
                 u32::from(planar || source[1] || self.staged_beside().is_some_and(|r| self.stages_over(&r))),
@@ -99,6 +93,7 @@ impl Emitter<'_> {
                     alone
                         || other
                             && before_neural
+                            && !over_kept
                             && !self.staged_beside().is_some_and(|range| self.misses_source(&range))
                         || brought == Some(true) && !self.layer.convolves()
                         || behind.as_ref().is_some_and(|range| before_neural && self.takes_source(range)),
@@ -110,6 +105,23 @@ impl Emitter<'_> {
             (ResAliasPlanarSrc, u32::from(result[0])),
             (ResAliasPlanarRslt, u32::from(result[1])),
         ])
+    }
+
+    /// Returns true if an earlier task has read the result in a buffer and so waited for it; this one need not.
+    fn read_since(&self, index: usize, buffer: BufferId) -> bool {
+        let since = self.placed.graph.layers[..index].iter().rev().take_while(|l| l.result.buffer != buffer);
+        // The neural engine waits itself for what rows were staged from (`chain_block_d512_s128_proj0`).
+        let stages = |l: &&Layer| {
+            let rows = !l.is_neural() && l.interleave > 1 && l.sources.len() == 1;
+            self.conventions().places_by_use && self.layer.is_neural() && rows
+        };
+        since.filter(|l| !stages(l)).flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
+    }
+
+    /// Returns true if what the task before has read stays and its result has left its place (`select_rrb_1x8x375x375`: the first product).
+    fn replaces_result(&self, index: usize) -> bool {
+        let keeps = self.placed.residency.keeps(index - 1) && self.conventions().places_by_use;
+        keeps && self.second_streamed()
     }
 
     /// A second element that is consumed as it is written beside a first one from memory: the result stays (`floor_div_native_1_rr`).

@@ -193,14 +193,19 @@ impl Emitter<'_> {
 
     /// Bytes of sources and result that the DMA moves.
     pub(super) fn moved(&self) -> u64 {
-        self.streamed().map(|view| dma_bytes(view, self.element_bytes(view))).sum()
+        let sets = |by: usize| if self.layer.is_elementwise() { by } else { 1 };
+        let streams = |i: &usize| self.source_place(*i).is_none();
+        let sources = (0..self.layer.sources.len()).filter(streams);
+        let sources = sources.map(|i| (&self.layer.sources[i], sets(self.layer.interleave_of(i))));
+        let result = Some((&self.layer.result, sets(self.layer.interleave))).filter(|_| self.result_place().is_none());
+        sources.chain(result).map(|(view, by)| dma_bytes(view, self.element_bytes(view), by)).sum()
     }
 }
 
-/// Bytes that the DMA moves for a view: whole 64-byte granules per row.
-fn dma_bytes(view: &View4, element_bytes: u64) -> u64 {
+/// Bytes that the DMA moves for a view with channels in sets of `by`: whole 64-byte granules per row.
+fn dma_bytes(view: &View4, element_bytes: u64, by: usize) -> u64 {
     let rows: u64 = view.axes.iter().map(|a| a.extent as u64).product();
-    rows * (view.width as u64 * element_bytes).next_multiple_of(ROW_ALIGN)
+    rows / by as u64 * ((view.width * by) as u64 * element_bytes).next_multiple_of(ROW_ALIGN)
 }
 
 /// Returns true for tables that are indexed by an argument's mantissa, which log fewer events.

@@ -249,11 +249,6 @@ impl Emitter<'_> {
         sources.map(|(_, v)| v)
     }
 
-    /// Operands that the DMA moves.
-    fn streamed(&self) -> impl Iterator<Item = &View4> {
-        self.streamed_sources().chain(Some(&self.layer.result).filter(|_| self.result_place().is_none()))
-    }
-
     /// Extents as the unit computes them, before an output transpose.
     fn computed(&self) -> (usize, usize, usize) {
         let r = &self.layer.result;

@@ -39,7 +39,7 @@ impl Emitter<'_> {
         self.set_all(&[(Src2CacheHint, hint), (Src2CacheHintReuse, reuse), (Src2CacheHintNoReuse, no_reuse)])?;
         if let Some(second) = second.filter(|_| self.second_place().is_none()) {
             let fields = [Src2Base, Src2RowStride, Src2PlaneStride, Src2DepthStride, Src2GroupStride];
-            self.strides(&second, 1, fields)?;
+            self.strides(&second, self.layer.interleave_of(1), fields)?;
             let halves = self.format(&second) == format::FP16;
             let truncate = if halves { constant::TRUNCATE } else { 0 };
             self.set_all(&[(Src2Truncate, truncate), (Src2MemFmt, self.format(&second)), (Src2Type, 1)])?;

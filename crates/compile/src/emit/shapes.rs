@@ -4,8 +4,8 @@ use super::Emitter;
 use crate::ir::*;
 use crate::stream::pack::Packing;
 use crate::tile::{
-    computed, copies, fitting_rows, input, rows_turned, small_source, source_tile, turned_rows, turns_few_channels,
-    unit_rows,
+    Tile, computed, copies, fitting_rows, input, rows_turned, small_source, source_tile, turned_rows,
+    turns_few_channels, unit_rows,
 };
 use anemone_facts::Field::*;
 use anemone_facts::staging::*;
@@ -29,6 +29,20 @@ impl Emitter<'_> {
     fn has_single_rows(&self, rows: u32) -> bool {
         let maxima = matches!(self.layer.kind, Kind::MaxChannels) && self.conventions().places_by_use;
         computed(self.layer)[2] == 1 || rows == 0 && maxima
+    }
+
+    /// Returns true for a convolution of a single row from memory that does not fit its tile.
+    fn reads_row_in_parts(&self) -> bool {
+        let [_, rows, columns] = input(self.layer);
+        rows == 1 && self.source_place(0).is_none() && source_tile(self.layer).columns < columns
+    }
+
+    /// Rows, as a power of two, of a unit of rows that are turned, and of a tile of half the columns (`env_chain_softmax_h12_s256`: two of
+    /// 64).
+    fn rows_of_unit(&self) -> Option<u32> {
+        let halved = || self.halved(self.index).filter(|_| matches!(self.layer.kind, Kind::Neuron { .. }));
+        let columns = |tile: Tile| tile.columns.next_power_of_two().ilog2();
+        rows_turned(self.layer).or_else(|| halved().map(|tile| NEURAL_UNIT.saturating_sub(columns(tile))))
     }
 
     /// Shape codes: rows of a work unit, as powers of two.
@@ -58,8 +72,9 @@ impl Emitter<'_> {
             // Rows of a matrix that were folded to a square.
             Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
             // A unit is no wider than the tile of a matrix from memory (`env_mm_r2rb_m512_k8192_n2048_tx0_ty1`: 64 columns), and half as
-            // wide where engines have fewer lanes (`env_mm_r2rb_m512_k4096_n2048_tx0_ty1`: eight).
-            Kind::Conv { .. } if layer.source_interleave > 1 => {
+            // wide where engines have fewer lanes (`env_mm_r2rb_m512_k4096_n2048_tx0_ty1`: eight). The same holds for a row that is read in
+            // parts (`env_mm_r2rb_m256_k4096_n4096_tx1_ty1`: 128 of 256 columns).
+            Kind::Conv { .. } if layer.source_interleave > 1 || self.reads_row_in_parts() => {
                 let columns = source_tile(layer).columns.next_power_of_two().ilog2();
                 let least = NEURAL_UNIT.saturating_sub(columns);
                 let unit = least.max(u32::from(Packing::of(layer).lanes < LANES));
@@ -80,8 +95,8 @@ impl Emitter<'_> {
                 (unit, unit, unit)
             }
             Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
-            _ if rows_turned(layer).is_some() => {
-                let unit = rows_turned(layer).unwrap_or(0);
+            _ if self.rows_of_unit().is_some() => {
+                let unit = self.rows_of_unit().unwrap_or(0);
                 (unit, unit, unit)
             }
             // Rows that a unit has, though there is one (`rrmm_r2rr_m64_k128_n256_tx1_ty1`: 64 columns).

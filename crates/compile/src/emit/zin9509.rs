@@ -4,8 +4,8 @@ use super::{Emitter, in_memory};
 use crate::ir::*;
 use crate::memory::Place;
 use crate::tile::{
-    Tile, apart, apart_in_unit, computed, copies, cut_columns, input, kept_bytes, kept_tile, result_tile, row_bytes,
-    rows_of_units, rows_of_windows, rows_turned, source_tile, spread,
+    Tile, apart, apart_in_unit, computed, copies, cut_columns, halved_tile, input, kept_bytes, kept_tile, result_tile,
+    row_bytes, rows_of_units, rows_of_windows, rows_turned, source_tile, spread,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::format;
@@ -151,7 +151,17 @@ impl Emitter<'_> {
             return Tile::of(channels, height, width, PLANAR_COLUMNS_OF_TWO, height);
         }
         let tile = if self.placed.residency.keeps(index) { kept_tile(layer) } else { source_tile(layer) };
-        self.fitting_turned(index, tile)
+        self.halved(index).unwrap_or_else(|| self.fitting_turned(index, tile))
+    }
+
+    /// A tile that does not fit beside what is in tile memory has half the columns of a copy where the result stays
+    /// (`env_chain_softmax_h12_s256`: 64 of 256 columns beside 1.5 MiB).
+    pub(super) fn halved(&self, index: usize) -> Option<Tile> {
+        let streamed = self.source_place(0).is_none() && self.result_place().is_some();
+        let capacity = self.chip.hal.l2_bytes.filter(|_| streamed)?;
+        let tile = source_tile(self.layer);
+        let free = capacity.saturating_sub(self.placed.residency.top(index));
+        halved_tile(self.layer).filter(|_| tile.row_bytes * tile.rows as u64 > free)
     }
 
     /// Start of a first source: beside an element in tile memory it is in other banks (`floor_div_native_1_rr`: 0x50 for 0x10).
@@ -295,11 +305,11 @@ impl Emitter<'_> {
     }
 
     /// Returns true for a planar task whose sources, all from memory or all in tile memory, are cut to some of their columns
-    /// (`candidate_select_rrb_1x1024x375_bcast_cond`: the sum).
+    /// (`candidate_select_rrb_1x1024x375_bcast_cond`: the sum), and whose result has its channels apart.
     pub(super) fn cuts_columns(&self) -> bool {
         let stay = [self.source_place(0), self.second_place()].map(|place| place.is_some());
         let alike = stay == [false; 2] || self.conventions().places_by_use && stay == [true; 2];
-        cut_columns(self.layer).is_some() && alike
+        cut_columns(self.layer).is_some() && alike && self.layer.interleave == 1
     }
 
     fn set_each(&mut self, fields: [Field; 4], strides: Strides) -> Result<(), FieldError> {

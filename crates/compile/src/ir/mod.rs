@@ -378,7 +378,7 @@ pub struct Layer {
     /// Interleave of the result: channels are stored in sets of this size. The view has the extents without interleave, with the stride
     /// of a set per channel.
     pub interleave: usize,
-    /// Interleave of the first source.
+    /// Interleave of the first source, and of the second one of an elementwise planar task.
     pub source_interleave: usize,
     /// The second source is read through a ReLU (planar engine only).
     pub second_relu: bool,

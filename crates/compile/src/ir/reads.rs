@@ -95,6 +95,19 @@ impl Written {
     }
 }
 
+impl Layer {
+    /// Returns true for a task that combines operands or applies a function by element, other than a copy.
+    pub(crate) fn is_elementwise(&self) -> bool {
+        matches!(self.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !self.kind.is_copy()
+    }
+
+    /// Interleave of a source.
+    pub(crate) fn interleave_of(&self, source: usize) -> usize {
+        let shared = source == 0 || matches!(self.kind, Kind::Planar { .. });
+        if shared { self.source_interleave } else { 1 }
+    }
+}
+
 /// Checks every layer's sources against the contents of their buffers at that point.
 pub fn reads(graph: &Graph) -> Result<()> {
     let mut written = vec![Written::default(); graph.buffers.len()];
@@ -104,7 +117,7 @@ pub fn reads(graph: &Graph) -> Result<()> {
     }
     for layer in &graph.layers {
         for (i, source) in layer.sources.iter().enumerate() {
-            let block = Block::of(source, if i == 0 { layer.source_interleave } else { 1 });
+            let block = Block::of(source, layer.interleave_of(i));
             if let Some(at) = written[source.buffer.0 as usize].holds(&block) {
                 let buffer = graph.buffer(source.buffer);
                 return Err(Error::Reads {

@@ -27,10 +27,9 @@ impl Graph {
         if layer.sources.is_empty() || layer.broadcast.len() > layer.sources.len() {
             return Some(format!("{} sources, {} of them broadcast", layer.sources.len(), layer.broadcast.len()));
         }
-        let interleave = |source: usize| if source == 0 { layer.source_interleave } else { 1 };
         let sources = layer.sources.iter().enumerate();
-        let wrong =
-            sources.filter_map(|(i, view)| Some(format!("source {i}: {}", self.verify_view(view, interleave(i))?)));
+        let wrong = sources
+            .filter_map(|(i, view)| Some(format!("source {i}: {}", self.verify_view(view, layer.interleave_of(i))?)));
         let result = self.verify_view(&layer.result, layer.interleave).map(|what| format!("result: {what}"));
         if let Some(what) = wrong.chain(result).next() {
             return Some(what);

@@ -162,6 +162,11 @@ impl Allocations {
         self.chains.get(layer).copied().unwrap_or(false)
     }
 
+    /// Chains a layer's result into the next layer.
+    pub(super) fn chain(&mut self, layer: usize) {
+        self.chains[layer] = true;
+    }
+
     /// Finds neighbours that the two engines could execute concurrently, and reasons against the others.
     fn find_pairs(&mut self, graph: &Graph) {
         let mut at = 0;

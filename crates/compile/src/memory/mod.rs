@@ -4,6 +4,7 @@
 //! each at the lowest offset that is free during its live range.
 
 mod allocation;
+mod interleave;
 mod residency;
 
 pub use allocation::Allocations;
@@ -12,9 +13,8 @@ pub use residency::{Place, Residency, Ways};
 use crate::ir::*;
 use crate::options::{Later, Options};
 use crate::schedule::Schedule;
-use crate::tile::{Staging, copies, staging};
+use crate::tile::{Staging, staging};
 use anemone_facts::chips::Chip;
-use anemone_facts::staging::STAGED_INTERLEAVE;
 use anemone_program::Program;
 use anemone_program::order;
 use residency::{groups, groups_in_pairs};
@@ -70,8 +70,10 @@ pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -
 pub fn place(schedule: Schedule, mut residency: Residency, options: &Options) -> Placed {
     let Schedule { mut graph, live, .. } = schedule;
     if options.conventions().scratch_interleaved {
-        interleave_scratch(&mut graph, &residency);
+        interleave::matrices(&mut graph, &residency);
+        interleave::exchanged(&mut graph, &residency);
         residency.pair_readers(&graph);
+        residency.part_exchanges(&graph);
     }
     let mut addresses = vec![None; graph.buffers.len()];
     let mut constants = Vec::new();
@@ -97,10 +99,13 @@ pub fn place(schedule: Schedule, mut residency: Residency, options: &Options) ->
     }
     let length = |i: usize| live[i].map_or(0, |(first, last)| last - first);
     order::by_key(&mut scratch, |&i| (std::cmp::Reverse(graph.buffers[i].bytes), std::cmp::Reverse(length(i)), i));
-    // 9.509 places what is written first (`env_mm_r2rr_m128_k2048_n2048_tx1_ty1`: 512 KiB at 0, then 8 MiB).
+    // 9.509 places what lives longest, then what is written first (`select_rrb_1x8x375x375`: a product before its factor;
+    // `env_mm_r2rr_m128_k2048_n2048_tx1_ty1`: 512 KiB at 0, then 8 MiB).
     if options.conventions().places_by_use {
         // Buffers that also stay in tile memory come last (`chain_block_d256_s64_proj1`).
-        order::by_key(&mut scratch, |&i| (residency.stays(i), live[i].map(|(first, _)| first)));
+        order::by_key(&mut scratch, |&i| {
+            (residency.stays(i), std::cmp::Reverse(length(i)), live[i].map(|(first, _)| first))
+        });
     }
     let mut taken: Vec<(usize, u64, u64)> = Vec::new();
     let mut scratch_bytes = 0;
@@ -125,36 +130,6 @@ pub fn place(schedule: Schedule, mut residency: Residency, options: &Options) ->
         addresses[i] = Some(Address { bar: Program::SCRATCH_BAR, offset_bytes: offset });
     }
     Placed { graph, addresses, scratch_bytes, constants, residency }
-}
-
-/// Interleaves by eight the channels of a matrix that a copy turns into scratch memory, if only convolutions read it
-/// (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`).
-fn interleave_scratch(graph: &mut Graph, residency: &Residency) {
-    for (i, buffer) in graph.buffers.iter_mut().enumerate() {
-        let of = |view: &View4| view.buffer.0 as usize == i;
-        let (writers, rest): (Vec<&Layer>, Vec<&Layer>) = graph.layers.iter().partition(|l| of(&l.result));
-        let readers: Vec<&Layer> = rest.into_iter().filter(|l| l.sources.iter().any(of)).collect();
-        let &[writer] = writers.as_slice() else { continue };
-        let view = writer.result;
-        let [groups, channels, rows] = view.axes.map(|axis| axis.extent);
-        let turned = copies(writer) && writer.transpose && view.offset_bytes == 0 && (groups, rows) == (1, 1);
-        let convolved = |l: &&Layer| l.convolves() && l.source_interleave == 1 && l.sources == [view];
-        let whole = channels.is_multiple_of(STAGED_INTERLEAVE) && !readers.is_empty() && readers.iter().all(convolved);
-        if buffer.role != Role::Scratch || residency.resident(&view).is_some() || !turned || !whole {
-            continue;
-        }
-        let set = ((view.width * STAGED_INTERLEAVE) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
-        buffer.bytes = set * (channels / STAGED_INTERLEAVE) as u64;
-        for layer in &mut graph.layers {
-            if of(&layer.result) {
-                layer.interleave = STAGED_INTERLEAVE;
-                layer.result.axes[1].stride_bytes = set;
-            } else if layer.sources.first().is_some_and(of) {
-                layer.source_interleave = STAGED_INTERLEAVE;
-                layer.sources[0].axes[1].stride_bytes = set;
-            }
-        }
-    }
 }
 
 fn overlap(a: Option<(usize, usize)>, b: Option<(usize, usize)>) -> bool {

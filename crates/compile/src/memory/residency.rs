@@ -21,7 +21,10 @@ use anemone_facts::chips::Chip;
 use anemone_facts::staging::UNIT_BYTES;
 use anemone_program::order::by_key;
 use candidates::candidates;
-use order::{by_last_reader, held, larger_first, places, rank, reads_bytes, second_operand, single_table, takes};
+use order::{
+    beyond, by_last_reader, held, larger_first, places, rank, reads_bytes, second_operand, single_table, still_read,
+    takes,
+};
 use std::collections::HashSet;
 
 /// Longest live range of a resident result, in layers; a longer one would take the space of too many others.
@@ -217,13 +220,12 @@ impl Residency {
             let on_chip = OnChip { buffers: &stays, takes: &takes, groups: &residency.groups };
             residency.allocations = allocations.decide(graph, chip, &on_chip);
             residency.assign(&mut candidates, graph, ways.conventions);
-            let tight: Vec<usize> = (0..graph.layers.len())
-                .filter(|&i| residency.top[i] > 0)
-                .filter(|&i| residency.top[i] + staged[i].beside(&graph.layers[i], &stays) > capacity)
-                .collect();
+            let space = |i: usize| capacity.saturating_sub(staged[i].beside(&graph.layers[i], &stays));
+            let tight: Vec<usize> = (0..graph.layers.len()).filter(|&i| residency.top[i] > space(i)).collect();
             if tight.is_empty() {
                 break;
             }
+            let tight = beyond(&candidates, tight, space);
             // If a layer has too little space, the live result with the furthest last use is spilled, for all layers of its
             // live range, before they are checked again.
             let mut relieved = 0;
@@ -385,6 +387,7 @@ impl Residency {
         }
         // Placed already, by layer of their live range.
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
+        let stays: HashSet<usize> = candidates.iter().map(|(buffer, _)| *buffer).collect();
         for i in order {
             // A reduction reads and writes elements in different banks.
             let beside = candidates.iter().position(|(_, before)| reduces_alike(graph, &candidates[i].1, before));
@@ -395,21 +398,7 @@ impl Residency {
             let other = other.map(|at| candidates[at].1.base_bytes);
             let single = conventions.places_by_use && single_table(graph, &candidates[i].1);
             let r = &mut candidates[i].1;
-            // An operand that the other engine's task, or the last one of a group, has just read is still in place
-            // (`env_chain_ln_matmul_m1_k2048_n2048`, `env_mm_r2rb_m32_k4096_n4096_tx1_ty1`).
-            let apart = |task: usize| {
-                let neural = [task, task + 1].map(|i| graph.layers.get(i).map(Layer::is_neural));
-                let groups = [task, task + 1].map(|i| self.groups.get(i));
-                let same = groups[0] == groups[1];
-                // Coefficients that a product wrote are waited for (`chain_block_d256_s64_proj1`).
-                let waits = graph.layers.get(task).is_some_and(|layer| layer.convolves() && layer.interleave > 1);
-                // A table of bytes that are kept takes the place of what the planar engine has read before it
-                // (`candidate_select_rrb_1x1024x375_bcast_cond`).
-                let bytes = graph.layers.get(task + 1).is_some_and(|l| reads_bytes(graph, l));
-                let planar = neural == [Some(false), Some(true)] && !bytes;
-                let kept = if same { planar } else { neural == [Some(true); 2] && !waits };
-                conventions.places_by_use && kept
-            };
+            let apart = |task: usize| conventions.places_by_use && still_read(graph, &self.groups, &stays, task);
             // A product takes the place of what the planar engine has read before it (`chain_resattn_s128_d256`).
             let product = matches!(graph.layers[r.writer].kind, Kind::Product { .. });
             // The place of what the product before has read stays taken while both are computed (`env_chain_mlp_m32_k4096_h4096`).

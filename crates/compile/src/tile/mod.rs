@@ -6,8 +6,8 @@ mod zin9509;
 pub use banks::spread;
 pub(crate) use banks::spread_all;
 pub(crate) use zin9509::{
-    apart, apart_in_unit, computed, continues_product, cut_columns, fitting_rows, input, kept_bytes, kept_tile,
-    result_tile, row_bytes, rows_of_units, rows_of_windows, rows_turned, small_source, source_tile, staging,
+    apart, apart_in_unit, computed, continues_product, cut_columns, fitting_rows, halved_tile, input, kept_bytes,
+    kept_tile, result_tile, row_bytes, rows_of_units, rows_of_windows, rows_turned, small_source, source_tile, staging,
     turned_rows, turns_few_channels, turns_matrices, unit_banks, unit_rows,
 };
 
@@ -56,6 +56,8 @@ pub struct Staging {
     pub bytes: u64,
     /// Bytes of each source and of the result.
     pub each: ([u64; 2], u64),
+    /// Bytes of the first source in a tile of half the columns, for a result that stays.
+    pub halved: Option<u64>,
     /// The first source and its strides, where it is staged whole.
     pub source: Option<(u64, [u64; 4])>,
 }
@@ -64,7 +66,10 @@ impl Staging {
     /// Bytes of the operands that are not resident.
     pub(crate) fn beside(&self, layer: &Layer, stays: &HashSet<usize>) -> u64 {
         let moves = |view: &View4| !stays.contains(&(view.buffer.0 as usize));
-        let (sources, result) = self.each;
+        let (mut sources, result) = self.each;
+        if let Some(halved) = self.halved.filter(|_| !moves(&layer.result)) {
+            sources[0] = sources[0].min(halved);
+        }
         let sources = layer.sources.iter().zip(sources).filter(|(view, _)| moves(view)).map(|(_, bytes)| bytes);
         sources.sum::<u64>() + if moves(&layer.result) { result } else { 0 }
     }

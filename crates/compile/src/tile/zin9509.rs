@@ -82,6 +82,14 @@ pub(crate) fn source_tile(layer: &Layer) -> Tile {
     Tile::of(channels, height, width, cut_columns(layer).unwrap_or(PLANAR_COLUMNS), height)
 }
 
+/// The tile of a copy's or table's source with half the columns; `None` where the tile has all or fewer of them.
+pub(crate) fn halved_tile(layer: &Layer) -> Option<Tile> {
+    let [channels, height, width] = input(layer);
+    let table = matches!(layer.kind, Kind::Neuron { .. }) && layer.interleave == 1 && !layer.transpose;
+    let cut = table && width > COPY_COLUMNS && source_tile(layer).columns == COPY_COLUMNS;
+    cut.then(|| Tile::within(COPY_BYTES, [channels, height, width], COPY_COLUMNS / 2, height))
+}
+
 /// Columns of the tiles of two sources of equal extents that a planar task reads from memory, where one does not fit a tile
 /// (`env_bcast_add_1x8x375x375_runtime_1x8x375x375`, `env_bcast_mul_1x1024x375_runtime_1x1024x375`: 32 of 375, all rows), also if the first
 /// one is a row for all (`candidate_select_rrb_1x1024x375_bcast_cond`), and of rows that it repeats (`tile_r_1x1x375_reps_13751`: 32 of 375).
@@ -184,6 +192,8 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         // Rows that are turned and interleaved are apart as eight (`encoder_bmm_m375_k1024_n128_ty1_b8`: 0x203 for 0x200).
         _ if layer.interleave > 1 && layer.transpose && height > 1 => spread(units, 1, NEURAL_BANKS),
         _ if layer.interleave > 1 && layer.is_neural() => units,
+        // A table's source in sets is left as it falls (`env_chain_softmax_h8_s256`: 0x800 for 128 columns of eight channels).
+        Kind::Neuron { .. } if layer.source_interleave > 1 && !layer.kind.is_copy() => units,
         // Rows as wide as a patch are read one by one (`chain_base_bias_d256_s64`: 256 columns of two sources;
         // `rrmm_r2rr_m32_k64_n64_tx0_ty0`: 64 of an interleaved result).
         // Two rows of a patch need no distance (`chain_base_mul_scalar_d256_s64`: 256 columns of one source).
@@ -202,8 +212,9 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         _ if !layer.is_neural() && height == 1 && input(layer)[0] == 1 && tile.columns > 1 => units,
         // Fewer rows than are read together have more distances to choose from (`reduce_probe_sum_ax3_1x1x1x512`: four rows, 0x8).
         _ if !layer.is_neural() => {
+            // A single row is apart from others as eight are (`env_bcast_mul_1x200x1x1_runtime_1x200x1x1`: 0xc80; sixteen would be 0xca0).
             let (most, gap) = PLANAR_BANKS;
-            spread(units, 1, (if height > 1 { most.min(height as u64) } else { most }, gap))
+            spread(units, 1, (if height > 1 { most.min(height as u64) } else { NEURAL_BANKS.0 }, gap))
         }
         _ if height == 1 && !small_source(layer, chip) => units,
         // Few rows are left as they fall (`reduce_probe_max_ax1_1x32x4x4`: four of 32 channels).
@@ -339,7 +350,9 @@ pub(crate) fn staging(layer: &Layer, spreads: bool, chip: &Chip) -> Staging {
     let ([_, kept], tile) = (row, kept_tile);
     let [_, height, width] = input(layer);
     let whole = tile.rows == height && tile.columns == width && layer.sources[0].groups() == 1;
+    let halved = halved_tile(layer).map(|tile| tile.row_bytes * tile.rows as u64 + SECOND_BYTES);
     Staging {
+        halved,
         bytes: staged + second + result,
         each: ([staged, second], result),
         source: whole.then_some({

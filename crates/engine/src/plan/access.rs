@@ -98,7 +98,7 @@ impl Machine<'_> {
         ext: Extents,
         planes: u64,
     ) -> Option<MemRef> {
-        let by = interleave.map_or(1, |field| self.size(field).max(1));
+        let by = interleave.map_or(1, |field| self.interleave(field));
         if !ext.c.is_multiple_of(by) {
             return None;
         }

@@ -47,7 +47,7 @@ impl Machine<'_> {
         let halves = self.get(Src2Fmt) == format::FP16;
         match self.get(Src2Type) {
             0 if halves => self.map_operand(Home::Tile, &SRC2_L2, flags),
-            1 if halves && self.get(Src2MemFmt) == format::FP16 && self.size(Src2Interleave) <= 1 => {
+            1 if halves && self.get(Src2MemFmt) == format::FP16 && self.interleave(Src2Interleave) == 1 => {
                 self.map_operand(Home::Bar(self.bar(RBase1, Rbe1).ok()?), &SRC2_DMA, flags)
             }
             _ => None,

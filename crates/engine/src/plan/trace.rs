@@ -346,7 +346,7 @@ impl Machine<'_> {
         let register = self.bar(bar[0], bar[1])?;
         let region = self.memory.region(register).ok_or(FaultKind::Unbound { field: bar[0], bar: register })?;
         let (address, strides) = self.place(place);
-        let stored = interleaved(ext, self.size(by).max(1));
+        let stored = interleaved(ext, self.interleave(by));
         let element = self.element(place.format)?;
         let values = read_values(region, place.base, element, address, strides, stored)?;
         let (site, element_bytes) = (Site::Memory { bar: register, address }, element.bytes());

@@ -1,7 +1,7 @@
 //! Groups of tasks that the device runs without a task switch.
 
-use super::Residency;
 use super::order::reads_bytes;
+use super::{Place, Residency, Resident};
 use crate::ir::*;
 use crate::options::Convention;
 
@@ -141,7 +141,7 @@ impl Residency {
     /// channels (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`), or where each reads one of several
     /// matrices (`chain_attn_s128_dh64_h4`). The tasks that read a matrix which stays are a group (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`).
     pub(in crate::memory) fn pair_readers(&mut self, graph: &Graph) {
-        let (mut more, mut run) = (0, 0);
+        let (mut more, mut run, mut again) = (0, 0, 0);
         for i in 1..graph.layers.len() {
             let [before, own] = [i - 1, i].map(|at| &graph.layers[at].sources[0]);
             let same = before.buffer == own.buffer;
@@ -155,9 +155,38 @@ impl Residency {
             let other = (staged || same && before.offset_bytes != own.offset_bytes)
                 && self.loads_matrix(graph, i)
                 && self.keeps[i];
-            more += usize::from(run > 0 && run % 2 == 0 || other || self.loads_again(graph, i));
+            // The first that loads it alone, then two by two (`env_mm_r2rb_m256_k4096_n4096_tx1_ty1`).
+            again = if self.loads_again(graph, i) { again + 1 } else { 0 };
+            more += usize::from(run > 0 && run % 2 == 0 || other || again % 2 == 1);
             self.groups[i] += more;
         }
+    }
+
+    /// Ends the group of a task whose next one, an elementwise task of the other engine, reads from memory what is stored there while
+    /// nothing stays in tile memory; and chains planar tasks that exchange channels in sets (`select_rrb_1x8x375x375`: the second table, and
+    /// the product before the sum; `env_chain_softmax_h12_s256`: the difference).
+    pub(in crate::memory) fn part_exchanges(&mut self, graph: &Graph) {
+        let mut more = 0;
+        for i in 1..graph.layers.len() {
+            let (before, own) = (&graph.layers[i - 1], &graph.layers[i]);
+            let scratch = |s: &View4| graph.buffer(s.buffer).role == Role::Scratch && !self.stays(s.buffer.0 as usize);
+            let exchange = before.is_elementwise() && own.is_elementwise() && own.sources.iter().any(scratch);
+            let other = before.is_neural() != own.is_neural();
+            more += usize::from(exchange && other && self.groups[i - 1] == self.groups[i] + more && !self.holds(i));
+            self.groups[i] += more;
+            let sets = before.interleave > 1 && own.sources[0].buffer == before.result.buffer;
+            if exchange && !before.is_neural() && !other && sets && self.groups[i - 1] == self.groups[i] {
+                self.allocations.chain(i - 1);
+            }
+        }
+    }
+
+    /// Returns true if something in tile memory from before a task is read by it or behind it.
+    fn holds(&self, layer: usize) -> bool {
+        let resident = |r: &Resident| r.writer < layer && layer <= r.last;
+        let kept = |(at, place): (usize, &Place)| place.from < layer && layer <= at + 1;
+        let mut places = self.kept.iter().enumerate().filter_map(|(at, kept)| Some((at, &kept.as_ref()?.0)));
+        self.residents.iter().flatten().any(resident) || places.any(kept)
     }
 
     fn loads_matrix(&self, graph: &Graph, at: usize) -> bool {

@@ -263,3 +263,38 @@ fn exponentials(graph: &Graph, writer: usize) -> bool {
     let differences = before(table).filter(|l| table.is_table() && matches!(l.kind, Kind::Planar { .. }));
     differences.and_then(before).is_some_and(|scores| matches!(scores.kind, Kind::Product { .. }))
 }
+
+/// The layers of a list whose live results exceed its space wherever they lie; the whole list if there are none. Their results are spilled
+/// first: the others' may fit elsewhere then (`env_chain_softmax_h8_s256`: the difference, not the operand before it).
+pub(super) fn beyond(candidates: &[(usize, Resident)], layers: Vec<usize>, space: impl Fn(usize) -> u64) -> Vec<usize> {
+    let live = |layer: usize| {
+        let live = candidates.iter().map(|(_, r)| r).filter(|r| r.writer <= layer && layer <= r.last);
+        let mut places: Vec<(u64, u64)> = live.map(|r| (r.base_bytes, r.base_bytes + r.bytes)).collect();
+        places.sort_unstable();
+        let mut reached = 0;
+        places.iter().fold(0, |sum, &(start, end)| {
+            let from = start.max(reached);
+            reached = reached.max(end);
+            sum + end.saturating_sub(from)
+        })
+    };
+    let beyond: Vec<usize> = layers.iter().copied().filter(|&layer| live(layer) > space(layer)).collect();
+    if beyond.is_empty() { layers } else { beyond }
+}
+
+/// Returns true if what a task has read is still in place while the next one computes: the other engine's, or the last one of a group
+/// (`env_chain_ln_matmul_m1_k2048_n2048`, `env_mm_r2rb_m32_k4096_n4096_tx1_ty1`).
+pub(super) fn still_read(graph: &Graph, groups: &[usize], stays: &HashSet<usize>, task: usize) -> bool {
+    let (Some(layer), Some(next)) = (graph.layers.get(task), graph.layers.get(task + 1)) else { return false };
+    if groups.get(task) != groups.get(task + 1) {
+        // Coefficients that a product wrote are waited for (`chain_block_d256_s64_proj1`).
+        let waits = layer.convolves() && layer.interleave > 1;
+        return layer.is_neural() && next.is_neural() && !waits;
+    }
+    // A table of bytes that are kept takes the place of what the planar engine has read before it
+    // (`candidate_select_rrb_1x1024x375_bcast_cond`), and one that reads what it has stored in memory starts behind it
+    // (`env_chain_softmax_h12_s256`).
+    let buffer = layer.result.buffer;
+    let stored = next.sources.iter().any(|source| source.buffer == buffer) && !stays.contains(&(buffer.0 as usize));
+    !layer.is_neural() && next.is_neural() && !reads_bytes(graph, next) && !stored
+}
