@@ -26,9 +26,11 @@ mod volume;
 
 use super::{Builder, rewrite};
 use crate::error::Result;
+use crate::ir::ELEMENT_BYTES;
 use crate::options::Options;
 use crate::remarks::Remarks;
-use anemone_facts::chips::Chip;
+use anemone_facts::chips::{CHIPS, Chip};
+use anemone_facts::cost;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId, compress};
 use axis::Axis;
 use std::sync::Arc;
@@ -48,6 +50,9 @@ pub(crate) struct Limits {
     width: usize,
     /// Largest number of channels that the result's DMA interleaves.
     interleave: usize,
+    /// Multiply-accumulates in the time of copying an element, and in that of beginning a task.
+    of_copy: f64,
+    of_task: f64,
 }
 
 /// All index tuples below the extents.
@@ -63,6 +68,12 @@ impl Limits {
         let field = |field| chip.layout.and_then(|l| l.row(field)).map_or(1, |row| row.max() as usize);
         let hal = &chip.hal;
         let of = |number: Option<u64>, default: usize| number.map_or(default, |n| n as usize);
+        // Chips without measured rates have those of the first one.
+        let measured = |chip: &Chip| cost::rates(chip.target).zip(chip.hal.f_max_hz);
+        let measured = measured(chip).or_else(|| measured(&CHIPS[0]));
+        let macs = |ns: fn(&cost::Rates) -> f64| {
+            measured.map_or(f64::INFINITY, |(rates, hz)| ns(rates) * hz as f64 / 1e9 * cost::MACS_PER_CYCLE as f64)
+        };
         Limits {
             rows: of(hal.max_kernel_height, 1),
             columns: of(hal.max_kernel_width_fp16, 1),
@@ -70,6 +81,8 @@ impl Limits {
             pool: [of(hal.max_patch_height, 1), of(hal.max_patch_width, 1)],
             width: of(hal.max_tensor_width, usize::MAX),
             interleave: field(anemone_facts::Field::DstInterleave),
+            of_copy: macs(|rates| (2 * ELEMENT_BYTES) as f64 / rates.activation_bytes_per_ns),
+            of_task: macs(|rates| rates.task_ns),
         }
     }
 

@@ -8,25 +8,17 @@ use super::{Conv, Windows};
 use anemone_net::{OpKind, Tensor, ValueId, compress};
 use std::sync::Arc;
 
-/// Multiply-accumulates in the time of copying an element, about: [`anemone_facts::cost::MACS_PER_CYCLE`] at 1.4 GHz, beside four bytes at the
-/// M1's rate of activations, down to a power of two.
-const OF_COPY: usize = 512;
-
 impl Axis {
     /// Number of blocks of taps along the axis that cover at most `most` elements each, and taps of a block.
     fn blocks(&self, most: usize) -> [usize; 2] {
         let count = self.taps.div_ceil((most - 1) / self.dilation + 1);
         [count, self.taps.div_ceil(count)]
     }
-}
 
-impl Conv {
-    /// Returns true if every tap along rows is better a block of its own: products with the zeros between dilated taps take longer than copies.
-    fn is_apart(&self, most: usize) -> bool {
-        let [rows, columns] = [self.axes[0], self.axes[1]];
-        let [count, taps] = rows.blocks(most);
-        let zeros = count * (taps - 1) * (rows.dilation - 1);
-        zeros * columns.taps * self.outputs() / self.groups > (rows.taps - count) * OF_COPY
+    /// Number of coefficients of the blocks, the zeros between dilated taps included.
+    fn coefficients(&self, most: usize) -> usize {
+        let [count, taps] = self.blocks(most);
+        count * ((taps - 1) * self.dilation + 1)
     }
 }
 
@@ -40,7 +32,7 @@ impl Windows<'_, '_> {
         let stays = columns <= self.limits.columns;
         // Rows that become columns must fit there.
         let most = if stays { self.limits.rows } else { self.limits.columns };
-        if rows > most || conv.is_apart(most) {
+        if rows > most || self.is_apart(&conv, x, most) {
             (conv, x) = self.blocks(conv, x, most);
         }
         if stays {
@@ -50,17 +42,28 @@ impl Windows<'_, '_> {
         let mut exchanged = self.exchanged(&conv);
         let mut x = turned;
         let most = self.limits.rows;
-        if exchanged.axes[0].reach() > most || exchanged.is_apart(most) {
+        if exchanged.axes[0].reach() > most || self.is_apart(&exchanged, x, most) {
             (exchanged, x) = self.blocks(exchanged, x, most);
         }
         let made = self.emit(&exchanged, x);
         self.permuted(made, &[0, 1, 3, 2])
     }
 
+    /// Returns true if every tap along rows is better a block of its own: products with the zeros between dilated taps take longer than the
+    /// copies of further blocks.
+    fn is_apart(&self, conv: &Conv, x: ValueId, most: usize) -> bool {
+        let [rows, columns] = [conv.axes[0], conv.axes[1]];
+        let [count, taps] = rows.blocks(most);
+        let zeros = (rows.coefficients(most) - count * taps) * columns.coefficients(most);
+        let products = (zeros * conv.outputs() / conv.groups) as f64;
+        let elements = self.builder.shape(x).iter().product::<usize>() as f64;
+        products * elements > (rows.taps - count) as f64 * (elements * self.limits.of_copy + self.limits.of_task)
+    }
+
     /// Splits taps along rows into blocks of at most `most` rows; the blocks become channels.
     fn blocks(&mut self, conv: Conv, x: ValueId, most: usize) -> (Conv, ValueId) {
         let axis = conv.axes[0];
-        let [count, taps] = if conv.is_apart(most) { [axis.taps, 1] } else { axis.blocks(most) };
+        let [count, taps] = if self.is_apart(&conv, x, most) { [axis.taps, 1] } else { axis.blocks(most) };
         self.notes.push(format!("{} taps of dilation {} as {count} blocks of channels", axis.taps, axis.dilation));
         let whole = Axis { taps: taps * count, ..axis };
         let x = self.padded(x, 2, axis.before, whole.padded());
