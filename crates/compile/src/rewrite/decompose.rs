@@ -7,9 +7,12 @@ use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
 use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, TensorType, Unary, Value, ValueId};
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// Decomposes norms into means, differences and products, and gathers into slices.
 pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    let sources = RefCell::new(Sources::new());
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
             OpKind::Softmax { .. } | OpKind::Reduce { .. } if builder.of_long_rows(op, chip) => {}
@@ -31,7 +34,7 @@ pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Re
             }
             OpKind::LayerNorm { axes, epsilon } => builder.norm(op, axes, *epsilon, false),
             OpKind::InstanceNorm { epsilon } => {
-                let split = builder.in_shorter_rows(op);
+                let split = builder.in_shorter_rows(op, &sources.borrow());
                 let norm = split.as_ref().unwrap_or(op);
                 let shape = builder.shape(norm.inputs[0]);
                 let axes: Vec<usize> = (2..shape.len()).collect();
@@ -44,7 +47,7 @@ pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Re
                 }
             }
             OpKind::Reshape => {
-                let source = builder.before_long_rows(op.inputs[0]);
+                let source = before_long_rows(&sources.borrow(), op.inputs[0]);
                 builder.push(OpKind::Reshape, &[source], op.outputs[0]);
             }
             OpKind::Gather { axis } if builder.net.value(op.inputs[1]).data.is_some() => builder.gather(op, *axis)?,
@@ -99,8 +102,17 @@ pub fn decompose(net: &mut Net, chip: &Chip, options: &Options, reasons: &mut Re
             }
             _ => builder.ops.push(op.clone()),
         }
+        builder.note_long_rows(&mut sources.borrow_mut());
         Ok(())
     })
+}
+
+/// The values that rows longer than those of a task were reshaped from: no layer writes such rows.
+type Sources = HashMap<ValueId, ValueId>;
+
+/// The value before a reshape to long rows; other values stay.
+fn before_long_rows(sources: &Sources, id: ValueId) -> ValueId {
+    sources.get(&id).copied().unwrap_or(id)
 }
 
 impl Builder<'_> {
@@ -161,7 +173,7 @@ impl Builder<'_> {
 
     /// A norm over rows that are longer than those of a task, over shorter ones: the rows of the tensor that its operand was reshaped from, as
     /// groups of channels are, or the factors of their length that are closest. `None` for all other norms.
-    fn in_shorter_rows(&mut self, op: &Op) -> Option<Op> {
+    fn in_shorter_rows(&mut self, op: &Op, sources: &Sources) -> Option<Op> {
         let axes = [2, 3];
         let &[batch, groups, length] = self.shape(op.inputs[0]).as_slice() else { return None };
         let split = |columns: usize| {
@@ -171,7 +183,7 @@ impl Builder<'_> {
         if norms::fits(&[batch, groups, length], &[2]) {
             return None;
         }
-        let source = self.before_long_rows(op.inputs[0]);
+        let source = before_long_rows(sources, op.inputs[0]);
         let own = self.shape(source).last().copied().filter(|&columns| columns > 0).and_then(split);
         let closest = || (1..=length.isqrt()).rev().find(|n| length.is_multiple_of(*n)).map(|rows| length / rows);
         let shape = own.or_else(|| closest().and_then(split))?.to_vec();
@@ -182,13 +194,11 @@ impl Builder<'_> {
         Some(Op { inputs: [&[rows], &op.inputs[1..]].concat(), outputs: vec![normed], ..op.clone() })
     }
 
-    /// The value that rows longer than those of a task were reshaped from: no layer writes such rows. Other values stay.
-    fn before_long_rows(&self, id: ValueId) -> ValueId {
-        if self.shape(id).last().is_none_or(|&columns| norms::fits(&[columns], &[0])) {
-            return id;
-        }
-        let maker = self.net.ops.iter().rev().find(|op| op.outputs.contains(&id));
-        maker.filter(|op| op.kind == OpKind::Reshape).map_or(id, |op| op.inputs[0])
+    /// Adds the reshapes to long rows among the operations that replace one.
+    fn note_long_rows(&self, sources: &mut Sources) {
+        let is_long = |id: ValueId| self.shape(id).last().is_some_and(|&columns| !norms::fits(&[columns], &[0]));
+        let long = self.ops.iter().filter(|op| op.kind == OpKind::Reshape && is_long(op.outputs[0]));
+        sources.extend(long.map(|op| (op.outputs[0], op.inputs[0])));
     }
 
     /// A normalization that stays one operation, with its factors and addends as operations after it.
