@@ -123,8 +123,8 @@ passes! {
         "columns of a value in another order become a product with a constant matrix, unless they begin at rows of memory";
     PARTS: 1 true "0ebb-join-parts" Work::Net(rewrite::join_parts), "ours",
         "operations alike on slices of one value, and sines of several values, become one operation";
-    CONVOLVED: 1 true "0ebc-convolve-affines" Work::Net(rewrite::convolve_affines), "ours",
-        "a factor and an addend per channel that nothing absorbs become a depthwise convolution";
+    CONVOLVED: 1 true "0ebc-convolve-affines" Work::Target(rewrite::convolve_affines), "ours",
+        "a factor and an addend per channel that nothing absorbs, and a mean of windows before them, become a depthwise convolution";
     SUMMED: 1 true "0ebd-sum-convolutions" Work::Net(rewrite::sum_convolutions), "ours",
         "convolutions of one value whose results are added become one convolution";
     TOKENS: 1 true "0ebe-convolve-tokens" Work::Net(rewrite::convolve_tokens), "ours",

@@ -8,7 +8,7 @@ use anemone_facts::numerics::Model;
 use anemone_net::{DType, Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
-const CASES: [(&str, &[&str], &str, usize); 22] = [
+const CASES: [(&str, &[&str], &str, usize); 23] = [
     ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
     ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
     (
@@ -28,6 +28,14 @@ const CASES: [(&str, &[&str], &str, usize); 22] = [
         &["f16[4, 100, 1, 2]", "f16[100, 2, 3]"],
         "%y: f16[4, 100, 1, 3] = matmul(%x0, %x1) transpose_x=false transpose_y=false",
         5,
+    ),
+    (
+        "means with a factor and an addend for each channel",
+        &["f16[1, 2, 6, 4]"],
+        "const %g: f16[1, 2, 1, 1] = [2.0, -3.0]\n  const %t: f16[1, 2, 1, 1] = [0.5, 0.25]\n  \
+         %p: f16[1, 2, 3, 2] = avg_pool(%x0) kernel=[2, 2] strides=[2, 2] pads=[[0, 0], [0, 0]] exclude_padding=false ceil_mode=false\n  \
+         %s: f16[1, 2, 3, 2] = mul(%p, %g)\n  %y: f16[1, 2, 3, 2] = add(%s, %t)",
+        1,
     ),
     (
         "columns in reverse order",

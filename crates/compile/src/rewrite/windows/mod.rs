@@ -93,6 +93,13 @@ impl Limits {
         kernel.len() <= 2 && kernel.iter().enumerate().all(fits) && strides.iter().all(|&s| s <= self.stride)
     }
 
+    /// Returns true if one convolution task has these windows.
+    pub(crate) fn convolves(&self, kernel: &[usize], strides: &[usize]) -> bool {
+        let missing = 2usize.saturating_sub(kernel.len());
+        let fits = |(i, &k): (usize, &usize)| k <= [self.rows, self.columns][i + missing];
+        kernel.len() <= 2 && kernel.iter().enumerate().all(fits) && strides.iter().all(|&s| s <= self.stride)
+    }
+
     /// Returns true if a kernel of these extents, dilation included, is within the limits, directly or with rows and columns exchanged.
     fn takes(&self, [rows, columns]: [usize; 2]) -> bool {
         let fits = |rows, columns| rows <= self.rows && columns <= self.columns;
