@@ -136,6 +136,9 @@ fn layer_of(op: &str, way: &str, x: Tensor, lengths: Option<(&[i32], bool)>) -> 
     }
 }
 
+/// An operator, and its attributes.
+type Form = (&'static str, fn(One) -> One);
+
 /// Both directions are groups of one product a step. Layers with lengths run their directions one after the other.
 #[test]
 fn directions_side_by_side_are_those_of_two_runs() {
@@ -145,7 +148,7 @@ fn directions_side_by_side_are_those_of_two_runs() {
         let names = ["HardSigmoid", "Tanh"].map(|name| bytes::Bytes::from_static(name.as_bytes()));
         one.attribute("activations", |a| a.strings = names.iter().cycle().take(4).cloned().collect())
     };
-    let forms: [(&str, fn(One) -> One); 4] = [
+    let forms: [Form; 4] = [
         ("LSTM", |one| one),
         ("GRU", |one| one.int("linear_before_reset", 1)),
         ("GRU", |one| one),
