@@ -102,9 +102,9 @@ fn give(n: &mut Node, rows: Rows, axes: &[usize]) -> Result<bool, Error> {
     let Some(&id) = n.t.values.get(&n.node.output[0]) else { return Err(lost(n)) };
     let shape = n.shape(id);
     let fits = axes.iter().all(|&axis| shape.get(axis) == Some(&rows.count));
-    let mark = match axes {
-        &[axis] if fits => Mark::Rows(Rows { axis, ..rows }),
-        &[axis, other] if fits && axis != other => Mark::Pairs(Rows { axis, ..rows }, other),
+    let mark = match *axes {
+        [axis] if fits => Mark::Rows(Rows { axis, ..rows }),
+        [axis, other] if fits && axis != other => Mark::Pairs(Rows { axis, ..rows }, other),
         _ => return Err(lost(n)),
     };
     let own: ValueId = if n.inputs.contains(&Some(id)) { n.build().copied(id)? } else { id };
