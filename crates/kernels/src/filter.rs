@@ -2,7 +2,7 @@
 
 use crate::arrays::array_of;
 use crate::cost;
-use crate::host::{fetch, widen_indices};
+use crate::host::widen_indices;
 use crate::num;
 use crate::par::chunks;
 use crate::simd::{self, LaneMap};
@@ -404,12 +404,12 @@ impl PackedFilter {
         }
     }
 
-    /// Prefetches a range of taps of the panel with first channel `first`. Nothing beyond the last channel.
-    #[inline(always)]
-    pub fn fetch(&self, first: usize, taps: Range<usize>) {
+    /// Bytes of a range of taps of the panel with first channel `first`. None beyond the last channel.
+    #[inline(never)]
+    pub fn bytes_of_taps(&self, first: usize, taps: Range<usize>) -> &[u8] {
         let bytes = self.bytes_of(first..first + self.height);
         let place = |tap: usize| bytes.len() * tap / self.taps.max(1);
-        fetch(&bytes[place(taps.start)..place(taps.end)]);
+        &bytes[place(taps.start)..place(taps.end)]
     }
 
     /// Widens the first `to.len()` taps of one channel; at most 25, those of a 5x5 window, if panels have several channels.

@@ -125,6 +125,12 @@ pub fn fetch<T: bytemuck::Pod>(data: &[T]) {
     native::fetch(bytemuck::cast_slice(data));
 }
 
+/// Prefetches the cache line at an offset from the start of a slice. The offset may exceed the slice: a prefetch accesses nothing.
+#[inline(always)]
+pub fn fetch_line(data: &[u8], at: usize) {
+    native::fetch_line(data, at);
+}
+
 /// Hosts without conversion instructions that can be detected at run time.
 #[cfg(not(target_arch = "x86_64"))]
 mod native {
@@ -156,6 +162,9 @@ mod native {
     }
 
     pub(super) fn fetch(_: &[u8]) {}
+
+    #[inline(always)]
+    pub(super) fn fetch_line(_: &[u8], _: usize) {}
 
     pub(super) fn converts() -> bool {
         false
@@ -277,11 +286,16 @@ mod native {
     #[inline(always)]
     pub(super) fn fetch(data: &[u8]) {
         for line in data.chunks(LINE) {
-            // SAFETY: the address is that of an element of the slice, and every x86-64 has the instruction.
-            #[allow(unsafe_code)]
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-            }
+            fetch_line(line, 0);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn fetch_line(data: &[u8], at: usize) {
+        // SAFETY: the instruction accesses no memory, so that every address is allowed, and every x86-64 has it.
+        #[allow(unsafe_code)]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(at).cast());
         }
     }
 

@@ -3,8 +3,8 @@
 use super::{CHANNELS, Im2col, TAPS};
 use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::filter::Filter;
-use anemone_kernels::gemm::microkernel::{MicroKernel, PANEL, SLACK};
-use anemone_kernels::host::Rows;
+use anemone_kernels::gemm::microkernel::{Ahead, MicroKernel, PANEL, SLACK};
+use anemone_kernels::host::{Rows, fetch};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{OutputTile, TensorView, Transposed};
 use anemone_kernels::workers::{Scratch, scratch_slice};
@@ -65,7 +65,7 @@ impl WithSimd for Job<'_, '_> {
                     kernel.packed.widen(channel + m, some.clone(), &mut widened[m * some.len()..]);
                     if !staging.unicast {
                         // Prefetch the coefficients of the next panel.
-                        kernel.packed.fetch(channel + m + height, some.clone());
+                        fetch(kernel.packed.bytes_of_taps(channel + m + height, some.clone()));
                     }
                 }
                 // All panels read the operands of some outputs while these are in cache.
@@ -76,8 +76,9 @@ impl WithSimd for Job<'_, '_> {
                         let panel = &widened[m * some.len()..][..height * some.len()];
                         let (source, sums) = (&source[output..], &mut sums[m * stride + output..]);
                         let outputs = OUTPUTS_AT_ONCE.min(outputs - output);
-                        let (places, resume) = (&offsets[some.clone()], tap > 0);
-                        MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
+                        let (places, resume, ahead) = (&offsets[some.clone()], tap > 0, Ahead::NONE);
+                        MicroKernel { panel, height, source, places, sums, stride, outputs, ahead, resume }
+                            .with_simd(simd);
                     }
                 }
             }

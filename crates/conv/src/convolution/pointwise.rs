@@ -22,6 +22,8 @@ use std::ops::Range;
 const TAPS: [usize; 2] = [384, 2048];
 /// M block: channels whose coefficients are widened together.
 const CHANNELS: usize = 16 * PANEL;
+/// Taps whose runs are packed one run after another.
+const TAPS_BY_RUNS: usize = 16;
 /// Rows of fewer columns are rounded for many channels at a time.
 const LEAST_ROW: usize = 16;
 /// Sums that stay in L1.
@@ -381,37 +383,43 @@ impl WithSimd for Stage<'_> {
         let taps = end - start;
         // A conversion that needs no call widens each run directly into the packed buffer.
         let one_row = simd::converts::<S>() && (part.rows.len() == 1 || from.strides[2] == part.columns.len());
-        let mut done = 0;
-        if one_row && outputs <= width {
-            // Taps of a single run side by side, in whole vectors: those of the last taps may end behind the source.
-            let (row, stride) = (&from.from(group, start, part.rows.start)[part.columns.start..], from.strides[1]);
-            let columns = tap_stride::<S>(outputs);
-            done = row.len().checked_sub(columns).map_or(0, |last| (last / stride.max(1) + 1).min(taps));
-            simd::widen_rows(simd, row, to, Rows { count: done, columns, from_stride: stride, to_stride: columns });
-        }
-        for tap in done..taps {
+        let mut tap = 0;
+        while tap < taps {
+            // Shorter vectors make shorter runs: several of them are cheaper to pack after the whole row is widened.
+            let by_runs = one_row && (S::F32_LANES == LONGEST || outputs <= width);
+            let count = if by_runs { TAPS_BY_RUNS.min(taps - tap) } else { 1 };
             if part.rows.len() == 1 {
-                from.fetch_after(group, start + tap, part.rows.start, part.columns.clone());
-            }
-            // Shorter vectors make shorter runs, which are cheaper to pack after the whole row is widened.
-            if one_row && const { S::F32_LANES == LONGEST } {
-                let row = &from.from(group, start + tap, part.rows.start)[part.columns.start..];
-                for (run, first) in (0..outputs).step_by(width).enumerate() {
-                    let n = width.min(outputs - first);
-                    let stride = tap_stride::<S>(n);
-                    let to = &mut to[run * taps * width + tap * stride..][..stride];
-                    simd::widen_rows(simd, &row[first..], &mut to[..n], Rows::one(n));
-                    to[n..].fill(0.0);
+                for tap in tap..tap + count {
+                    from.fetch_after(group, start + tap, part.rows.start, part.columns.clone());
                 }
-                continue;
             }
-            from.widen(simd, group, start + tap, part, &mut wide[..outputs]);
-            pack::<S>(&wide[..outputs], taps, tap, to);
+            if by_runs {
+                let row = &from.from(group, start + tap, part.rows.start)[part.columns.start..];
+                for (run, output) in (0..outputs).step_by(width).enumerate() {
+                    let (row, n, stride) = (&row[output..], width.min(outputs - output), from.strides[1]);
+                    let columns = tap_stride::<S>(n);
+                    let to = &mut to[run * taps * width + tap * columns..][..count * columns];
+                    // Whole vectors: those of the last taps may end behind the source.
+                    let fitting = row.len().checked_sub(columns).map_or(0, |last| last / stride.max(1) + 1).min(count);
+                    let rows = Rows { count: fitting, columns, from_stride: stride, to_stride: columns };
+                    simd::widen_rows(simd, row, to, rows);
+                    for tap in fitting..count {
+                        let to = &mut to[tap * columns..][..columns];
+                        num::widen_row(&row[tap * stride..][..n], &mut to[..n]);
+                        to[n..].fill(0.0);
+                    }
+                }
+            } else {
+                from.widen(simd, group, start + tap, part, &mut wide[..outputs]);
+                pack::<S>(&wide[..outputs], taps, tap, to);
+            }
+            tap += count;
         }
-        for (run, first) in (0..outputs).step_by(width).enumerate().filter(|_| factors.is_some()) {
+        let Some(factors) = factors else { return };
+        for (run, first) in (0..outputs).step_by(width).enumerate() {
             let stride = tap_stride::<S>(width.min(outputs - first));
             let run = to[run * taps * width..].chunks_exact_mut(stride);
-            for (row, factor) in run.zip(factors.unwrap_or(&[])) {
+            for (row, factor) in run.zip(factors) {
                 simd::scale_row(simd, num::widen(*factor), row);
             }
         }

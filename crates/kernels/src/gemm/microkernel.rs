@@ -5,6 +5,7 @@
 //! never formed. Coefficients are widened one panel at a time ([`crate::filter`]).
 
 use crate::arrays::MapEach;
+use crate::host::fetch_line;
 use crate::simd::outline;
 use pulp::{Simd, WithSimd};
 
@@ -43,6 +44,24 @@ const fn vectors_of<S: Simd>(channels: usize) -> usize {
 /// Elements that may be read past the last output: the widest run (one channel, longest vectors) minus one, rounded up.
 pub const SLACK: usize = 128;
 
+/// Bytes that are prefetched while a register tile is computed: some for each tap, because a burst of misses stops the processor.
+#[derive(Clone, Copy)]
+pub struct Ahead<'a> {
+    bytes: &'a [u8],
+    /// Bytes a tap.
+    step: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// One line, which stays in L1.
+    pub const NONE: Ahead<'static> = Ahead { bytes: &[0], step: 0 };
+
+    /// Prefetches `bytes` over some taps.
+    pub fn of(bytes: &'a [u8], taps: usize) -> Ahead<'a> {
+        if bytes.is_empty() { Ahead::NONE } else { Ahead { bytes, step: bytes.len().div_ceil(taps.max(1)) } }
+    }
+}
+
 /// Register tiles of one panel of channels, for all its outputs.
 pub struct MicroKernel<'a> {
     /// Coefficients of the panel, `[tap][channel]`.
@@ -57,6 +76,7 @@ pub struct MicroKernel<'a> {
     /// Elements between channels in `sums`: at least the outputs, rounded up to whole vectors.
     pub stride: usize,
     pub outputs: usize,
+    pub ahead: Ahead<'a>,
     /// True to accumulate onto `sums`. Additions follow the order of the taps, so splitting the taps over calls changes no bit.
     pub resume: bool,
 }
@@ -82,10 +102,10 @@ impl MicroKernel<'_> {
     fn rows<S: Simd, const M: usize>(self, simd: S) {
         let most = const { vectors_of::<S>(M) };
         let mut at = 0;
-        let MicroKernel { panel, source, places, stride, resume, .. } = self;
+        let MicroKernel { panel, source, places, stride, ahead, resume, .. } = self;
         while at < self.outputs {
             let vectors = (self.outputs - at).div_ceil(S::F32_LANES).min(most);
-            let tile = Tile { panel, source: &source[at..], places, sums: &mut self.sums[at..], stride, resume };
+            let tile = Tile { panel, source: &source[at..], places, sums: &mut self.sums[at..], stride, ahead, resume };
             macro_rules! runs {
                 ($($count: literal)*) => {
                     match vectors {
@@ -111,6 +131,7 @@ struct Tile<'a> {
     places: &'a [u32],
     sums: &'a mut [f32],
     stride: usize,
+    ahead: Ahead<'a>,
     resume: bool,
 }
 
@@ -128,7 +149,7 @@ impl Tile<'_> {
     /// Computes a tile of `channels` by `vectors`, which are constants after inlining. The function is one copy of LLVM IR.
     #[inline(always)]
     fn sum<S: Simd>(self, simd: S, channels: usize, vectors: usize, sums: &mut [S::f32s]) {
-        let Tile { panel, source, places, sums: to, stride, resume } = self;
+        let Tile { panel, source, places, sums: to, stride, ahead, resume } = self;
         let run = vectors * S::F32_LANES;
         if resume {
             for m in 0..channels {
@@ -138,7 +159,8 @@ impl Tile<'_> {
                 }
             }
         }
-        for (weights, place) in panel.chunks_exact(channels).zip(places) {
+        for (tap, (weights, place)) in panel.chunks_exact(channels).zip(places).enumerate() {
+            fetch_line(ahead.bytes, tap * ahead.step);
             let x = &S::as_simd_f32s(&source[*place as usize..][..run]).0[..vectors];
             for m in 0..channels {
                 let weight = simd.splat_f32s(weights[m]);

@@ -1,8 +1,9 @@
 //! Products of some channels by packed outputs: which register tile computes which part.
 
-use super::microkernel::{COLUMN_PANELS, MicroKernel, PANEL, PairKernel, Panels, Tail, TailKernel, run_outputs};
+use super::microkernel::{Ahead, COLUMN_PANELS, MicroKernel, PANEL, PairKernel, Panels, Tail, TailKernel, run_outputs};
 use super::rows::{RowKernel, RowMatrix};
 use crate::filter::Filter;
+use crate::host::fetch;
 use crate::simd::outline_half;
 use crate::workers::{outline, scratch_slice};
 use pulp::{Simd, WithSimd};
@@ -90,8 +91,8 @@ impl Product<'_> {
         for c in (0..count).step_by(PANEL) {
             kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * taps_at_once..]);
         }
-        let runs = outputs.div_ceil(width).max(1);
-        // The prefetch is spread over the runs.
+        // The prefetch is spread over the runs with full or partly filled vectors.
+        let runs = (outputs - Tail::of::<S>(outputs).outputs()).div_ceil(width).max(1);
         let (next, soon) = next;
         let part = soon.len().div_ceil(runs);
         for (run, output) in (0..outputs).step_by(width).enumerate() {
@@ -123,11 +124,11 @@ impl Product<'_> {
             let mut c = 0;
             while c < count {
                 let height = PANEL.min(count - c);
-                kernel.packed.fetch(first + next + c, soon.clone());
                 let outputs = if c < alone { outputs - columns } else { outputs };
                 let (panels, sums) = (&panel[c * taps_at_once..], &mut sums[c * stride + output..]);
                 if (1..=S::F32_LANES).contains(&outputs) && c + 2 * PANEL <= count {
-                    kernel.packed.fetch(first + next + c + PANEL, soon.clone());
+                    fetch(kernel.packed.bytes_of_taps(first + next + c, soon.clone()));
+                    fetch(kernel.packed.bytes_of_taps(first + next + c + PANEL, soon.clone()));
                     let (distance, taps) = (PANEL * taps_at_once, taps.len());
                     let pair = Panels { panels, distance, taps, source, tap_stride, sums, stride, resume };
                     outline(simd, PairKernel(pair));
@@ -135,7 +136,9 @@ impl Product<'_> {
                     continue;
                 }
                 let panel = &panels[..height * taps.len()];
-                MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
+                let ahead = kernel.packed.bytes_of_taps(first + next + c, soon.clone());
+                let ahead = Ahead::of(ahead, taps.len());
+                MicroKernel { panel, height, source, places, sums, stride, outputs, ahead, resume }.with_simd(simd);
                 c += PANEL;
             }
         }
