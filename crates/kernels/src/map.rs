@@ -32,6 +32,8 @@ pub const MOST_OPERANDS: usize = 8;
 /// Largest number of stages of a chain.
 pub const MOST_STAGES: usize = 16;
 
+/// Elements of a block, which has a fixed cost of about 200 ns. Stages of exact models, with wider buffers, take [`BLOCK`].
+const LONG_BLOCK: usize = 1 << 12;
 /// fp16 elements of a cache line.
 const LINE: usize = LINE_BYTES / 2;
 /// Rows of fewer columns are gathered before they are widened.
@@ -156,9 +158,11 @@ impl WithSimd for Job<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { of, columns, share, buffers } = self;
-        // A row may be followed by a gap of its own length. The padding keeps buffers from starting a power of two apart, where they would
-        // compete for the same cache sets.
-        let most = (2 * BLOCK).max(columns).next_multiple_of(LINE) + LINE;
+        let is_exact = |of: &MapStage| matches!(of.kind, MapKind::Convert(_) | MapKind::CombineExactly(_));
+        let most_at_once = if of.stages.iter().any(is_exact) { BLOCK } else { LONG_BLOCK };
+        // Rows of a block may be followed by gaps of their own length. The padding keeps buffers from starting a power of two apart, where they
+        // would compete for the same cache sets.
+        let most = (2 * most_at_once).max(columns).next_multiple_of(LINE) + LINE;
         let Buffers { wide, a, b, exact: [exact_a, exact_b], gathered, values } = buffers;
         let in_exact = of.stages.iter().any(MapStage::is_in_exact);
         let exact_elements = if in_exact { most } else { 0 };
@@ -179,7 +183,7 @@ impl WithSimd for Job<'_, '_> {
         };
         share.blocks(
             columns,
-            BLOCK,
+            most_at_once,
             #[inline(always)]
             |block, to| {
                 let stored = block.stored();
@@ -240,7 +244,7 @@ fn with_gaps(of: &Map, block: Block, to: &[f16]) -> Block {
         };
         let alike = columns.is_none_or(|columns| columns == stride);
         let near = (block.columns..=2 * block.columns).contains(&stride);
-        if !alike || !near || block.columns == 1 || from.len() < block.count * stride {
+        if !alike || !near || block.columns == 1 || block.count == 1 || from.len() < block.count * stride {
             return block;
         }
         columns = Some(stride);
