@@ -169,7 +169,10 @@ impl WithSimd for Pool<'_, '_> {
         let Pool { max, staging, offsets, ending, rules, source, columns, share, scratch } = self;
         let area = staging.staged_elements();
         let staged = scratch_slice(&mut scratch.staged, area + staging.staged_slack());
-        let sums = scratch_slice(&mut scratch.sums, columns);
+        let width = staging.width;
+        // Rows with the padding between them are one long row.
+        let at_once = (BLOCK / width.max(1)).clamp(1, share.rows.max(1));
+        let sums = scratch_slice(&mut scratch.sums, (at_once - 1) * width + columns);
         let outside = if max { f32::NEG_INFINITY } else { 0.0 };
         staged[area..].fill(outside);
         for c in 0..share.channels() {
@@ -186,10 +189,12 @@ impl WithSimd for Pool<'_, '_> {
             if rules.is_some() {
                 admit_row(staged);
             }
-            for h in 0..share.rows {
+            for first in (0..share.rows).step_by(at_once) {
+                let rows = at_once.min(share.rows - first);
+                let sums = &mut sums[..(rows - 1) * width + columns];
                 sums.fill(outside);
                 for &offset in offsets {
-                    let taps = &staged[offset as usize + h * staging.width..][..columns];
+                    let taps = &staged[offset as usize + first * width..][..sums.len()];
                     let pairs = sums.iter_mut().zip(taps);
                     if max {
                         for (y, &x) in pairs {
@@ -201,7 +206,9 @@ impl WithSimd for Pool<'_, '_> {
                         }
                     }
                 }
-                finish(ending, rules, sums, share.row(c, h, columns));
+                for h in 0..rows {
+                    finish(ending, rules, &mut sums[h * width..][..columns], share.row(c, first + h, columns));
+                }
             }
         }
     }
