@@ -105,7 +105,7 @@ pub mod testing {
     pub use crate::plan::dense::run as make_dense;
     pub use crate::plan::lift::{Interleaved, interleaved_axes};
     pub use crate::plan::live::LiveBytes;
-    pub use crate::plan::maps::{Map, MapOperand};
+    pub use crate::plan::maps::{Map, MapOperand, by_stride};
     pub use crate::plan::moves::{run as compose, through};
     pub use crate::plan::ops::{Kind, Move, Op};
     pub use crate::plan::product::resolved;

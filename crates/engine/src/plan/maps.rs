@@ -22,7 +22,7 @@ use anemone_kernels::num::wide::{Exact, Wide};
 use anemone_kernels::params::BinaryOp;
 use anemone_kernels::table::Table;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::{Strides, gather_elements};
+use anemone_kernels::view::{Strides, gather_elements, nested};
 use anemone_kernels::workers::Workers;
 use half::f16;
 use std::collections::HashMap;
@@ -363,6 +363,17 @@ impl Map {
     }
 }
 
+/// An operand with its groups, channels and rows in the order of their strides.
+pub fn by_stride(ext: Extents, mut of: MapOperand) -> (Extents, MapOperand) {
+    let [group, channel, row] = of.axes.strides;
+    let sorted = |a: [usize; 2], b: [usize; 2]| if a[0] < b[0] { [b, a] } else { [a, b] };
+    let [one, two] = sorted([group, ext.g], [channel, ext.c]);
+    let [two, [row, h]] = sorted(two, [row, ext.h]);
+    let [[group, g], [channel, c]] = sorted(one, two);
+    of.axes.strides = [group, channel, row];
+    (Extents { g, c, h, ..ext }, of)
+}
+
 impl Machine<'_> {
     /// The current task as a single-stage chain; `None` for other kinds of tasks, and for several depth planes.
     pub(super) fn as_map(&self, step: &Step) -> Option<Map> {
@@ -387,8 +398,11 @@ impl Machine<'_> {
             return None;
         }
         let ext = if self.get(NeTranspose) == 1 { neural.output.transposed() } else { neural.output };
-        let (stage, to) = (self.activation_stage(neural)?, self.map_result(ext)?);
-        Some(Map { ext, sources: vec![to.clone()], to, stages: vec![stage], tasks: 1, rewired: true })
+        let (stage, to) = (self.activation_stage(neural)?, self.result_operand(ext)?);
+        // The stage treats all axes alike: any order of them is as good, but results are partitioned from the longest stride to the shortest.
+        let (ext, to) = if nested(ext, to.axes.strides) { (ext, to) } else { by_stride(ext, to) };
+        let map = Map { ext, sources: vec![to.clone()], to, stages: vec![stage], tasks: 1, rewired: true };
+        nested(ext, map.to.axes.strides).then_some(map)
     }
 
     fn activation_stage(&self, neural: &Neural) -> Option<MapStage> {

@@ -1,4 +1,7 @@
-use anemone_engine::testing::{Interleaved, interleaved_axes};
+use anemone_engine::testing::{Home, Interleaved, MapOperand, by_stride, interleaved_axes};
+use anemone_kernels::axes::OperandAxes;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::nested;
 
 /// Every channel is read and written at its interleaved position.
 #[test]
@@ -18,4 +21,25 @@ fn axes_of_interleaved_channels_reach_every_channel() {
     let [of_two, of_three] = [2, 3].map(|by| Interleaved { by, stride: 50 });
     assert!(interleaved_axes(12, of_two, of_three).is_none());
     assert!(interleaved_axes(7, of_two, Interleaved { by: 1, stride: 7 }).is_none());
+}
+
+/// Groups between the rows of others are partitioned by another order of the axes, which has the same elements.
+#[test]
+fn axes_in_the_order_of_their_strides_are_nested() {
+    let places = |ext: Extents, [g, c, h]: [usize; 3]| {
+        let axes = [(ext.g, g), (ext.c, c), (ext.h, h)];
+        let mut places = vec![0];
+        for (count, stride) in axes {
+            places = places.iter().flat_map(|at| (0..count).map(move |i| at + i * stride)).collect();
+        }
+        places.sort();
+        places
+    };
+    let ext = Extents { g: 16, c: 7, h: 5, w: 24 };
+    for strides in [[32, 16 * 32, 7 * 16 * 32], [32, 5 * 16 * 32, 16 * 32], [5 * 32, 5 * 16 * 32, 32]] {
+        let axes = OperandAxes { strides, one_column: false };
+        let (sorted, of) = by_stride(ext, MapOperand { home: Home::Tile, base: 3, axes });
+        assert!(!nested(ext, strides) && nested(sorted, of.axes.strides), "{strides:?}");
+        assert_eq!((places(sorted, of.axes.strides), of.base), (places(ext, strides), 3));
+    }
 }
