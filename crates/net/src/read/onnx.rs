@@ -8,6 +8,7 @@ mod across;
 mod along;
 mod attention;
 mod bits;
+mod branches;
 mod channels;
 mod classical;
 mod contributed;
