@@ -165,6 +165,12 @@ impl Diagnostic {
         self
     }
 
+    /// Adds another advice.
+    pub fn or_help(self, help: &str) -> Diagnostic {
+        let all = self.help.as_ref().map_or_else(|| help.to_owned(), |first| format!("{first}; or {help}"));
+        self.help(all)
+    }
+
     /// Sets the text concerned.
     pub fn pointing(mut self, source: Source) -> Diagnostic {
         self.source = Some(Box::new(source));

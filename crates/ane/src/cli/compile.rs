@@ -245,9 +245,11 @@ fn chain(
         )
     });
     match compiled {
-        Err(refused) if !flags.engine_only && forms.contains(&Form::E5) => {
-            ProgramChain::with_host(&net, chip, options).map_err(|_| refused)
-        }
+        Err(refused) if !flags.engine_only => match ProgramChain::with_host(&net, chip, options) {
+            Ok(chain) if forms.contains(&Form::E5) => Ok(chain),
+            Ok(_) => Err(refused.or_help("--emit hwx,e5: a dispatch descriptor has a place for operations on the host")),
+            Err(_) => Err(refused),
+        },
         compiled => compiled.map(|chain| (chain, Vec::new())),
     }
 }
