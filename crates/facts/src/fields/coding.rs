@@ -40,9 +40,16 @@ pub struct FieldInfo {
 macro_rules! fields {
     ( $( $name:ident : $coding:expr, $unit:literal, $meaning:literal ; )* ) => {
         /// Every register and header field known in any generation.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u16)]
         pub enum Field { $( #[doc = $meaning] $name ),* }
+
+        // A derived implementation is a match over all names, compiled again in every crate that prints a field.
+        impl std::fmt::Debug for Field {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.info().name)
+            }
+        }
 
         impl Field {
             /// Number of fields in the vocabulary.
