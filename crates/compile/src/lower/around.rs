@@ -167,7 +167,7 @@ impl Lowerer<'_> {
             let most = MOST_RATIO * (bytes[&taken.whole] + dense_axes(&self.shape(taken.whole)).1);
             self.op = chain.name.clone();
             let shape = self.shape_of_chain(&chain);
-            let Some(place) = self.place_around(&shape, chain.axis, &taken, &mut known, most) else { continue };
+            let Some(place) = self.place_around(&shape, &taken, &mut known, most) else { continue };
             for &(out, first, count) in &chain.members {
                 let extent = |parts: &[ValueId]| parts.iter().map(|&id| self.shape(id)[chain.axis]).sum();
                 let (start, size) = (extent(&chain.parts[..first]), extent(&chain.parts[first..first + count]));
@@ -211,7 +211,7 @@ impl Lowerer<'_> {
     }
 
     /// Memory for a value and for concatenations like the first; `None` if it exceeds `most` bytes.
-    fn memory_around(&mut self, taken: &Taken, axis: usize, shape: &[usize], most: u64) -> Option<Around> {
+    fn memory_around(&mut self, taken: &Taken, shape: &[usize], most: u64) -> Option<Around> {
         let (whole, slice) = (self.shape(taken.whole), self.shape(taken.part));
         // Where a slice starts later in the concatenation than in the value, the value starts later in the memory.
         let at: Vec<usize> = taken.start.iter().zip(&taken.begin).map(|(s, b)| s.saturating_sub(*b)).collect();
@@ -220,10 +220,10 @@ impl Lowerer<'_> {
             (at[i] + whole[i]).max(first + shape[i])
         };
         let extents: Vec<usize> = (0..whole.len()).map(extent).collect();
-        // Axes that the slices divide are outermost, so that a concatenation is dense; along its own axis it is divided anyway.
+        // Axes that the slices divide are outermost.
         let last = extents.len().checked_sub(1)?;
         let mut order: Vec<usize> = (0..last).collect();
-        order::by_key(&mut order, |&i| i == axis || whole[i] == slice[i]);
+        order::by_key(&mut order, |&i| whole[i] == slice[i]);
         let permuted: Vec<usize> = order.iter().map(|&i| extents[i]).chain([extents[last]]).collect();
         if dense_axes(&permuted).1 > most {
             return None;
@@ -240,7 +240,6 @@ impl Lowerer<'_> {
     fn place_around(
         &mut self,
         shape: &[usize],
-        axis: usize,
         taken: &Taken,
         known: &mut HashMap<ValueId, Around>,
         most: u64,
@@ -248,7 +247,7 @@ impl Lowerer<'_> {
         let (whole, slice) = (self.shape(taken.whole), self.shape(taken.part));
         let around = match known.entry(taken.whole) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(self.memory_around(taken, axis, shape, most)?),
+            Entry::Vacant(entry) => entry.insert(self.memory_around(taken, shape, most)?),
         };
         let first: Option<Vec<usize>> =
             (0..whole.len()).map(|i| (around.at[i] + taken.begin[i]).checked_sub(taken.start[i])).collect();

@@ -3,7 +3,6 @@
 //! All intermediate values have features as channels, steps as rows and the batch as columns, so that a step, a gate and the states of
 //! all steps are slices and concatenations of leading axes, and products are 1x1 convolutions.
 
-mod both;
 mod joined;
 mod lengths;
 
@@ -12,7 +11,6 @@ use crate::error::Error;
 use crate::graph::ValueId;
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 use crate::ops::{Scan, UNROLLED_OPS};
-use lengths::{Seen, States};
 
 /// Largest number of unrolled steps: a step has about sixteen operations.
 const STEPS: usize = UNROLLED_OPS / 16;
@@ -21,7 +19,7 @@ const STEPS: usize = UNROLLED_OPS / 16;
 const SMALL_PRODUCT: usize = 1 << 15;
 
 /// Activation of a recurrent layer.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub enum Function {
     /// A function of the graph.
     Unary(Unary),
@@ -51,7 +49,6 @@ pub struct Steps {
 }
 
 /// Kind of recurrent layer (RNN, LSTM or GRU), with its activations in the order that the layer uses them.
-#[derive(PartialEq)]
 pub enum Cell {
     /// `h = f(Wx + Rh + b)`.
     Plain(Function),
@@ -89,14 +86,6 @@ pub struct Weights {
     pub recurrent_bias: Option<ValueId>,
 }
 
-/// One direction of a layer.
-pub struct Direction {
-    pub kind: Cell,
-    pub weights: Weights,
-    /// First state `[N, H]` and cell.
-    pub start: (ValueId, Option<ValueId>),
-}
-
 /// Results of one direction.
 pub struct Sequence {
     /// States after the steps in the order of the input, each `[1, H, steps, N]` for one or several steps.
@@ -117,80 +106,57 @@ impl Builder {
         start: (ValueId, Option<ValueId>),
         course: Steps,
     ) -> Result<Sequence, Error> {
-        let weights = self.kernels(weights)?;
-        let x = self.as_features(x)?;
-        let [steps, n] = [self.shape(x)[2], self.shape(x)[3]];
-        let hidden = self.as_channels(start.0)?;
-        let cell = start.1.map(|cell| self.as_channels(cell)).transpose()?;
-        let Steps { backwards, lengths, quantized, .. } = course;
+        let shape = self.shape(x);
+        let [steps, n, features] = shape[..] else {
+            return Err(self.unsupported("recurrent", "operand not of rank 3"));
+        };
+        let weights = &self.kernels(weights)?;
+        let x = self.transpose(x, &[2, 0, 1])?;
+        let x = self.reshape(x, [1, features, steps, n])?;
+        let mut hidden = self.as_channels(start.0)?;
+        let size = self.shape(hidden)[1];
+        let Steps { backwards, clip, lengths, quantized } = course;
         let seen = self.seen(lengths, steps, n)?;
-        if steps <= STEPS {
-            let run = self.unrolled(kind, x, &[weights], (hidden, cell), course, seen.as_ref())?;
+        let again = features * self.shape(weights.input)[0];
+        let small = features <= 2 * size || again <= SMALL_PRODUCT;
+        if steps <= STEPS && small && !quantized && clip.is_none_or(f32::is_infinite) && kind.is_joined() {
+            let run = self.joined(kind, x, weights, (hidden, start.1), backwards, seen.as_ref())?;
             return self.ended(run, seen.as_ref());
-        }
-        let x = self.operand(x, quantized)?;
-        let all = self.product("inputs", x, weights.input, weights.input_bias)?;
-        let scan = Scan { axis: 2, backwards };
-        let types = [Some(hidden), cell].into_iter().flatten().map(|id| self.ty(id).clone()).collect();
-        let mut turn = self.turn(types);
-        let now = self.scan(&mut turn, all, scan, steps);
-        let before = (turn.carried[0], turn.carried.get(1).copied());
-        let (mut h, mut c) = self.cell(kind, now, &weights, before, course)?;
-        if let Some(seen) = &seen {
-            let counts = self.scan(&mut turn, seen.mask, scan, steps);
-            (h, c) = self.kept(counts, (h, c), before)?;
-        }
-        let starts: Vec<ValueId> = [Some(hidden), cell].into_iter().flatten().collect();
-        let next: Vec<ValueId> = [Some(h), c].into_iter().flatten().collect();
-        let results = self.close(turn, &starts, &next, &[(h, scan)], steps)?;
-        let cell = cell.map(|_| results[1]);
-        let run = Sequence { states: results[results.len() - 1..].to_vec(), last: results[0], cell };
-        self.ended(run, seen.as_ref())
-    }
-
-    /// Runs directions side by side, step by step, over `x` of `[1, I, steps, N]` from states and cells `[D, H, 1, N]`. A second direction
-    /// runs from the last step to the first, and has its states in this order.
-    fn unrolled(
-        &mut self,
-        kind: &Cell,
-        x: ValueId,
-        weights: &[Weights],
-        (mut hidden, mut cell): States,
-        course: Steps,
-        seen: Option<&Seen>,
-    ) -> Result<Sequence, Error> {
-        let Steps { backwards, clip, quantized, .. } = course;
-        let [features, steps] = [self.shape(x)[1], self.shape(x)[2]];
-        let again = features * self.shape(weights[0].input)[0];
-        let small = features <= 2 * self.shape(hidden)[1] || again <= SMALL_PRODUCT;
-        if small && !quantized && clip.is_none_or(f32::is_infinite) && kind.is_joined() {
-            let x = if weights.len() == 1 { x } else { self.both_ways(x, x)? };
-            return self.joined(kind, x, weights, (hidden, cell), backwards, seen);
         }
         // One product computes the input's part of all steps.
         let x = self.operand(x, quantized)?;
-        let (all, weights) = self.inputs(x, weights)?;
+        let all = self.pointwise("inputs", x, weights.input, weights.input_bias)?;
+        let mut cell = start.1.map(|cell| self.as_channels(cell)).transpose()?;
+        if steps > STEPS {
+            let scan = Scan { axis: 2, backwards };
+            let types = [Some(hidden), cell].into_iter().flatten().map(|id| self.ty(id).clone()).collect();
+            let mut turn = self.turn(types);
+            let now = self.scan(&mut turn, all, scan, steps);
+            let before = (turn.carried[0], turn.carried.get(1).copied());
+            let (mut h, mut c) = self.cell(kind, now, weights, before, course)?;
+            if let Some(seen) = &seen {
+                let counts = self.scan(&mut turn, seen.mask, scan, steps);
+                (h, c) = self.kept(counts, (h, c), before)?;
+            }
+            let starts: Vec<ValueId> = [Some(hidden), cell].into_iter().flatten().collect();
+            let next: Vec<ValueId> = [Some(h), c].into_iter().flatten().collect();
+            let results = self.close(turn, &starts, &next, &[(h, scan)], steps)?;
+            let cell = cell.map(|_| results[1]);
+            let run = Sequence { states: results[results.len() - 1..].to_vec(), last: results[0], cell };
+            return self.ended(run, seen.as_ref());
+        }
         let mut states = vec![hidden; steps];
         for step in 0..steps {
             let step = if backwards { steps - 1 - step } else { step };
-            if seen.is_some_and(|seen| seen.is_beyond(step)) {
+            if seen.as_ref().is_some_and(|seen| seen.is_beyond(step)) {
                 continue;
             }
             let now = self.slice(all, 2, step, step + 1)?;
-            let next = self.cell(kind, now, &weights, (hidden, cell), course)?;
-            (hidden, cell) = self.stepped(seen, step, next, (hidden, cell))?;
+            let next = self.cell(kind, now, weights, (hidden, cell), course)?;
+            (hidden, cell) = self.stepped(seen.as_ref(), step, next, (hidden, cell))?;
             states[step] = hidden;
         }
-        Ok(Sequence { states, last: hidden, cell })
-    }
-
-    /// An input `[steps, N, I]` as `[1, I, steps, N]`.
-    fn as_features(&mut self, x: ValueId) -> Built {
-        let [steps, n, features] = self.shape(x)[..] else {
-            return Err(self.unsupported("recurrent", "operand not of rank 3"));
-        };
-        let x = self.transpose(x, &[2, 0, 1])?;
-        self.reshape(x, [1, features, steps, n])
+        self.ended(Sequence { states, last: hidden, cell }, seen.as_ref())
     }
 
     /// A state `[N, H]` as `[1, H, 1, N]`.
@@ -232,19 +198,12 @@ impl Builder {
         Ok(Weights { input: kernel(weights.input)?, recurrent: kernel(weights.recurrent)?, ..*weights })
     }
 
-    /// Products over the channels of each direction: groups of one 1x1 convolution.
-    fn product(&mut self, suffix: &str, x: ValueId, kernel: ValueId, bias: Option<ValueId>) -> Built {
-        let [directions, inputs, rows, n] = self.shape(x)[..] else {
-            return Err(self.unsupported("recurrent", "operand of a product not of rank 4"));
-        };
-        let flat = self.reshape(x, [1, directions * inputs, rows, n])?;
-        let (strides, pads, dilations) = (vec![1; 2], vec![(0, 0); 2], vec![1; 2]);
-        let kind = OpKind::Conv { strides, pads, dilations, groups: directions };
-        let mut operands = vec![flat, kernel];
-        operands.extend(bias);
-        let sums = self.op(suffix, kind, &operands)?;
-        let outputs = self.shape(kernel)[0] / directions;
-        self.reshape(sums, [directions, outputs, rows, n])
+    /// A product over channels: a 1x1 convolution.
+    fn pointwise(&mut self, suffix: &str, x: ValueId, kernel: ValueId, bias: Option<ValueId>) -> Built {
+        let kind = OpKind::Conv { strides: vec![1; 2], pads: vec![(0, 0); 2], dilations: vec![1; 2], groups: 1 };
+        let mut inputs = vec![x, kernel];
+        inputs.extend(bias);
+        self.op(suffix, kind, &inputs)
     }
 
     /// The operand of a product: itself, or the floats that stand for its quantization to 8 bits by its range, extended to zero.
@@ -283,7 +242,7 @@ impl Builder {
         Steps { clip, quantized, .. }: Steps,
     ) -> Result<(ValueId, Option<ValueId>), Error> {
         let operand = self.operand(hidden, quantized)?;
-        let past = self.product("past", operand, weights.recurrent, weights.recurrent_bias)?;
+        let past = self.pointwise("past", operand, weights.recurrent, weights.recurrent_bias)?;
         let size = self.shape(hidden)[1];
         match kind {
             Cell::Plain(f) => {
@@ -315,17 +274,10 @@ impl Builder {
                     self.binary(Binary::Mul, reset, seen)?
                 } else {
                     let kept = self.binary(Binary::Mul, reset, hidden)?;
-                    let directions = self.shape(hidden)[0];
-                    let rows = |b: &mut Builder, w: ValueId| {
-                        let shape = b.shape(w);
-                        let own = shape[0] / directions;
-                        let apart = b.reshape(w, [&[directions, own], &shape[1..]].concat())?;
-                        let part = b.slice(apart, 1, order[2] * size, (order[2] + 1) * size)?;
-                        b.reshape(part, [&[directions * size], &shape[1..]].concat())
-                    };
+                    let rows = |b: &mut Builder, w: ValueId| b.slice(w, 0, order[2] * size, (order[2] + 1) * size);
                     let matrix = rows(self, weights.recurrent)?;
                     let bias = weights.recurrent_bias.map(|bias| rows(self, bias)).transpose()?;
-                    self.product("seen", kept, matrix, bias)?
+                    self.pointwise("seen", kept, matrix, bias)?
                 };
                 let sum = self.binary(Binary::Add, fresh, seen)?;
                 let sum = self.clipped(sum, clip)?;

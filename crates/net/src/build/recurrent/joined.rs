@@ -1,7 +1,7 @@
 //! Recurrent layers with one product a step: state and input of a step are one operand, so that the sums of all gates need no addition.
 //! The gates' sigmoids are hyperbolic tangents, `1/2 + tanh(x/2)/2`, so that one function behind the product serves all rows.
 
-use super::lengths::{Seen, States};
+use super::lengths::Seen;
 use super::{Cell, Function, Sequence, Weights};
 use crate::build::{Builder, Built};
 use crate::error::Error;
@@ -27,26 +27,20 @@ impl Cell {
 }
 
 impl Builder {
-    /// Runs directions side by side over `x` of `[D, I, steps, N]` from states and cells `[D, H, 1, N]`.
+    /// Runs a layer over `x` of `[1, I, steps, N]` from a state `[1, H, 1, N]` and a cell `[N, H]`.
     pub(super) fn joined(
         &mut self,
         kind: &Cell,
         x: ValueId,
-        weights: &[Weights],
-        (mut hidden, mut cell): States,
+        weights: &Weights,
+        (mut hidden, cell): (ValueId, Option<ValueId>),
         backwards: bool,
         seen: Option<&Seen>,
     ) -> Result<Sequence, Error> {
         let steps = self.shape(x)[2];
         let size = self.shape(hidden)[1];
-        let (mut kernels, mut biases) = (Vec::with_capacity(weights.len()), Vec::with_capacity(weights.len()));
-        for weights in weights {
-            let (kernel, bias) = self.joined_weights(kind, weights, size)?;
-            kernels.push(kernel);
-            biases.extend(bias);
-        }
-        let kernel = self.concat(&kernels, 0)?;
-        let bias = if biases.is_empty() { None } else { Some(self.concat(&biases, 0)?) };
+        let mut cell = cell.map(|cell| self.as_channels(cell)).transpose()?;
+        let (kernel, bias) = self.joined_weights(kind, weights, size)?;
         let mut states = vec![hidden; steps];
         for step in 0..steps {
             let step = if backwards { steps - 1 - step } else { step };
@@ -56,7 +50,7 @@ impl Builder {
             let before = (hidden, cell);
             let now = self.slice(x, 2, step, step + 1)?;
             let operand = self.concat(&[hidden, now], 1)?;
-            let sum = self.product("gates", operand, kernel, bias)?;
+            let sum = self.pointwise("gates", operand, kernel, bias)?;
             (hidden, cell) = match (kind, cell) {
                 (Cell::Plain(f), _) => (self.activated(*f, sum)?, None),
                 (Cell::Gated { gate, candidate, .. }, _) => {

@@ -22,7 +22,7 @@ impl Seen {
 }
 
 /// A state and a cell.
-pub(super) type States = (ValueId, Option<ValueId>);
+type States = (ValueId, Option<ValueId>);
 
 impl Builder {
     /// Steps that count by the numbers of steps `[N]`; `None` if all do.

@@ -1,7 +1,7 @@
 //! MIL recurrent layers.
 
 use super::call::Call;
-use crate::build::recurrent::{Cell, Direction, Function, Sequence, Steps, Weights};
+use crate::build::recurrent::{Cell, Function, Sequence, Steps, Weights};
 use crate::error::Error;
 use crate::graph::ValueId;
 use crate::ops::Unary;
@@ -36,13 +36,13 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
             let back_kind = long(call, "peephole_back")?;
             let size = call.shape(hidden)[1] / 2;
             let half = |call: &mut Call, x: ValueId, i: usize| call.build().slice(x, 1, i * size, (i + 1) * size);
-            let mut sides = Vec::with_capacity(2);
-            for (i, (kind, weights)) in [(kind, forward), (back_kind, back)].into_iter().enumerate() {
-                let start = (half(call, hidden, i)?, cell.map(|cell| half(call, cell, i)).transpose()?);
-                sides.push(Direction { kind, weights, start });
+            let mut runs = Vec::with_capacity(2);
+            for (i, (kind, weights)) in [(&kind, &forward), (&back_kind, &back)].into_iter().enumerate() {
+                let hidden = half(call, hidden, i)?;
+                let cell = cell.map(|cell| half(call, cell, i)).transpose()?;
+                let course = Steps { backwards: i == 1, clip, ..Steps::default() };
+                runs.push(call.build().recurrent(kind, x, weights, (hidden, cell), course)?);
             }
-            let course = Steps { clip, ..Steps::default() };
-            let runs = call.build().bidirectional(x, [&sides[0], &sides[1]], course)?;
             give(call, &runs)
         }
         other => Err(call.unsupported(&format!("direction `{other}`"))),

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use super::quantized::dequantize;
-use crate::build::recurrent::{Cell, Direction, Function, Sequence, Steps, Weights};
+use crate::build::recurrent::{Cell, Function, Sequence, Steps, Weights};
 use crate::error::Error;
 use crate::graph::{Data, Tensor, ValueId, elements};
 use crate::ops::Unary;
@@ -51,8 +51,8 @@ pub fn layer(n: &mut Node) -> Result<bool, Error> {
     let functions = functions(n, directions.len())?;
     let (w, r) = (weights(n, 1, 8)?, weights(n, 2, 10)?);
     let hidden = n.shape(r)[2];
-    let mut sides = Vec::with_capacity(directions.len());
-    for d in 0..directions.len() {
+    let mut runs = Vec::new();
+    for (d, &backwards) in directions.iter().enumerate() {
         let side = |n: &mut Node, x: ValueId| {
             let part = n.build().slice(x, 0, d, d + 1)?;
             let shape = n.shape(part)[1..].to_vec();
@@ -82,16 +82,9 @@ pub fn layer(n: &mut Node) -> Result<bool, Error> {
         let cell = if n.op().ends_with("LSTM") { Some(start(n, 6)?) } else { None };
         let kind = kind(n, d, hidden, &functions)?;
         let weights = Weights { input, recurrent, input_bias, recurrent_bias };
-        sides.push(Direction { kind, weights, start: (state, cell) });
+        let course = Steps { backwards, clip, lengths, quantized: n.op() == QUANTIZED };
+        runs.push(n.build().recurrent(&kind, x, &weights, (state, cell), course)?);
     }
-    let course = Steps { backwards: directions[0], clip, lengths, quantized: n.op() == QUANTIZED };
-    let runs = match sides.as_slice() {
-        [forward, backward] => n.build().bidirectional(x, [forward, backward], course)?,
-        one => one
-            .iter()
-            .map(|d| n.build().recurrent(&d.kind, x, &d.weights, d.start, course))
-            .collect::<Result<_, Error>>()?,
-    };
     give(n, &runs, steps, batch_first)
 }
 
