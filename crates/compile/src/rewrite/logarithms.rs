@@ -57,11 +57,11 @@ const LONGEST_PROOF: usize = 64;
 
 /// `log(x + c)` and `log(max(x, c))` with a positive `c` that is no normal fp16 number, of an `x` that is not negative, are at least `log(c)`
 /// also where the sum or the maximum becomes zero in fp16: power spectra under the logarithm of a front end for speech.
-pub(super) fn with_floors(net: &mut Net, reasons: &mut Remarks) {
+pub(super) fn with_lower_bounds(net: &mut Net, reasons: &mut Remarks) {
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
     let signs = Signs { net, makers: &makers };
-    let floor = |(at, op): (usize, &Op)| {
+    let bound = |(at, op): (usize, &Op)| {
         let (base, epsilon) = match op.kind {
             OpKind::Unary(Unary::Log { epsilon }) => (1f32, epsilon),
             OpKind::Unary(Unary::Log2) => (2f32.ln(), 0.0),
@@ -82,7 +82,7 @@ pub(super) fn with_floors(net: &mut Net, reasons: &mut Remarks) {
         let least = least.filter(|c| *c > 0.0 && *c < f16::MIN_POSITIVE.to_f32())?;
         Some((at, least.ln() / base))
     };
-    let found: Vec<_> = net.ops.iter().enumerate().filter_map(floor).collect();
+    let found: Vec<_> = net.ops.iter().enumerate().filter_map(bound).collect();
     let mut names = Names::of(net);
     for (at, least) in found.into_iter().rev() {
         let (name, out) = (net.ops[at].name.clone(), net.ops[at].outputs[0]);

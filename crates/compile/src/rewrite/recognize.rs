@@ -14,13 +14,13 @@ use std::collections::HashMap;
 /// minus infinity from being multiplied by zero.
 ///
 /// `log(softmax(x))` becomes `x - logsumexp(x)`: see `logarithms_of_softmax`. The logarithm of a sum of two exponentials becomes one relative to the
-/// greater, and one of a value with a least of no fp16 number keeps its floor: see `logarithms`. A GELU of several operations becomes one: see `spelled`. A sum of constants with factors becomes a product: see
+/// greater, and that of a value with a lower bound below the normal fp16 numbers keeps the bound: see `logarithms`. A GELU of several operations becomes one: see `spelled`. A sum of constants with factors becomes a product: see
 /// `weighted`.
 pub fn recognize(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     if options.conventions().functions_fitted {
         logarithms_of_softmax(net, reasons);
         super::logarithms::of_sums(net, reasons);
-        super::logarithms::with_floors(net, reasons);
+        super::logarithms::with_lower_bounds(net, reasons);
         super::spelled::gelus(net, reasons);
         super::weighted::sums(net, reasons);
         super::bins::pool_bins(net, reasons)?;

@@ -87,9 +87,9 @@ fn the_logarithm_of_a_sum_is_relative_to_its_greater_term() {
 }
 
 #[test]
-fn the_logarithm_of_a_small_least_value_keeps_its_floor() {
+fn the_logarithm_of_a_value_with_a_small_lower_bound_keeps_it() {
     let net = |rest: &str| format!("net \"n\" {{\n  input %a: f16[4]\n{rest}  output %y\n}}\n");
-    let floor = |rest: &str, least: &str| {
+    let bounded = |rest: &str, least: &str| {
         let inner = rest
             .replace("  %y: f16[4] = log", "  %y.log: f16[4] = log")
             .replace("epsilon=0.0\n", "epsilon=0.0 name=\"y\"\n");
@@ -97,10 +97,10 @@ fn the_logarithm_of_a_small_least_value_keeps_its_floor() {
     };
     let log = "  %y: f16[4] = log(%s) epsilon=0.0\n";
     let held = format!("  %s: f16[4] = clip(%a) min=1e-9 max=1000000.0\n{log}");
-    becomes(recognize, &net(&held), &floor(&held, "-20.723267"));
+    becomes(recognize, &net(&held), &bounded(&held, "-20.723267"));
     let square = "  const %c: f16[1] = [1e-7]\n  %q: f16[4] = square(%a)\n";
     let added = format!("{square}  %s: f16[4] = add(%q, %c)\n{log}");
-    becomes(recognize, &net(&added), &floor(&added, "-15.942385"));
+    becomes(recognize, &net(&added), &bounded(&added, "-15.942385"));
     // A value of any sign, and a limit that is a normal number.
     let any = added.replace("add(%q, %c)", "add(%a, %c)");
     becomes(recognize, &net(&any), &net(&any));
