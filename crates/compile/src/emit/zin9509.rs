@@ -74,7 +74,8 @@ impl Emitter<'_> {
         let [_, row, depth, _] = staged;
         let taken = if layer.repeats_rows() { depth } else { row * rows };
         let first = self.source_place(0);
-        base = self.beside_element(base);
+        // The next layer expects a source that stays where it was placed.
+        base = if keeps { base } else { self.beside_element(base) };
         let mut staged_second = None;
         if let Some(place) = first {
             self.set_bytes(SrcL2Base, place.base_bytes)?;

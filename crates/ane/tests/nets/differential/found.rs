@@ -699,6 +699,17 @@ static FOUND: &[Found] = &[
 ",
         &[&[0.0, 1.0, 2.0], &[0.0, 1.0, 3.0]],
     ),
+    // A single element that the next layer reads too was staged in other banks than that layer expects.
+    (
+        16_005_255,
+        "  input %x: f16[1]
+  %r: f16[1] = reduce_max(%x) axes=[0] keep_dims=true
+  const %c: f16[1] = [nan]
+  %y: bool[1] = equal(%c, %r)
+  output %y
+",
+        &[&[0.0]],
+    ),
 ];
 
 /// Seeds of networks that are refused, and then computed by the host.
