@@ -134,7 +134,7 @@ conventions! {
     matrices_apart: false true false, "One of several matrices has the depth of their tensor, and is read once, whatever is read of the others.";
     rows_in_few_tasks: true false false, "Rows of a product are staged with the lanes that need the fewest tasks.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
-    scratch_interleaved: false true false, "A matrix that is turned into scratch memory for convolutions has eight channels interleaved.";
+    scratch_interleaved: false true false, "A matrix that is transposed into scratch memory for convolutions has eight channels interleaved; results that elementwise tasks exchange through it have eight, four or two.";
     repeated_operands_staged: false true false, "A repeated operand from memory is copied to tile memory once.";
     tables_of_two_steps: true true false, "Functions of intermediate results are lowered to steps that are more precise than one table.";
     constants_per_channel: false true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";

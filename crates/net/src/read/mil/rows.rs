@@ -46,6 +46,7 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
     }
 }
 
+/// The refusal of an operation that has no rule for rows of an unknown number.
 fn lost(call: &Call) -> Error {
     call.unsupported("the number of its rows depends on values: the graph is static")
 }
@@ -424,8 +425,10 @@ fn operators(call: &mut Call) -> Result<bool, Error> {
     }
 }
 
+/// Operations on `x` alone, and the operators of the same meaning.
 const ONE: &[(&str, &str)] = &[("shape", "Shape"), ("identity", "Identity"), ("logical_not", "Not")];
 
+/// Operations on `x` and `y`, and the operators of the same meaning.
 const TWO: &[(&str, &str)] = &[
     ("add", "Add"),
     ("sub", "Sub"),
@@ -440,6 +443,7 @@ const TWO: &[(&str, &str)] = &[
     ("greater_equal", "GreaterOrEqual"),
 ];
 
+/// Reductions, and the operators of the same meaning.
 const REDUCTIONS: &[(&str, &str)] = &[
     ("reduce_sum", "ReduceSum"),
     ("reduce_mean", "ReduceMean"),
