@@ -138,8 +138,13 @@ impl Emitter<'_> {
                 let whole = input(layer)[2].is_multiple_of(source_tile(layer).columns);
                 (0, 0, if whole { 0 } else { 2 })
             }
-            // Copies to tile memory are processed in work units.
-            _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),
+            // Copies to tile memory are processed in work units, and so are those that fill it
+            // (`encoder_transpose_r4_0213_1x375x256x16`: eight rows of 16 columns).
+            _ if copies(layer)
+                && (self.result_place().is_some() || self.rows_streamed(self.index, &source_tile(layer)).is_some()) =>
+            {
+                (0, 0, unit_rows(layer).min(4))
+            }
             // A table has units of the rows that fit (`env_act_gelu_1x256x32x32_exact`).
             Kind::Neuron { .. } if !copies(layer) => (0, 0, unit_rows(layer).min(4)),
             _ => (0, 0, rows.min(4)),

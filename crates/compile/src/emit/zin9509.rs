@@ -5,7 +5,7 @@ use crate::ir::*;
 use crate::memory::Place;
 use crate::tile::{
     Tile, apart, apart_in_unit, computed, copies, cut_columns, halved_tile, input, kept_bytes, kept_tile, result_tile,
-    row_bytes, rows_of_units, rows_of_windows, rows_turned, source_tile, spread,
+    row_bytes, rows_of_units, rows_of_windows, rows_that_fill, rows_turned, source_tile, spread,
 };
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::format;
@@ -49,8 +49,8 @@ impl Emitter<'_> {
         // Planes are staged side by side.
         let planes = self.reduced_planes();
         let height = planes.map_or(height, |(rows, _)| if keeps { rows.min(PLANAR_ROWS) } else { rows });
-        let windows = self.rows_of_windows(index, &tile);
-        self.set_size(TileHeight, windows.map_or(height, |(computed, _)| computed))?;
+        let streamed = self.rows_streamed(index, &tile);
+        self.set_size(TileHeight, streamed.map_or(height, |(computed, ..)| computed))?;
         if layer.is_neural() {
             self.shapes()?;
         } else {
@@ -69,7 +69,8 @@ impl Emitter<'_> {
             false if through && !keeps => apart_in_unit(layer, tile.row_bytes / UNIT_BYTES, 1) * UNIT_BYTES,
             false => row_bytes(layer, &tile, layer.sources[0].height(), keeps, self.chip),
         };
-        let rows = windows.map_or(tile.rows, |(_, read)| read) as u64;
+        let (rows, row) = streamed.map_or((tile.rows, row), |(_, read, row)| (read, row));
+        let rows = rows as u64;
         let (staged, rows) = self.staged_strides(&tile, (row, rows), planes, keeps);
         let [_, row, depth, _] = staged;
         let taken = if layer.repeats_rows() { depth } else { row * rows };
@@ -183,13 +184,16 @@ impl Emitter<'_> {
         Tile { rows: tile.rows.min(rows.max(1)), ..tile }
     }
 
-    /// Rows that a tile of a convolution from memory to memory computes and reads, where nothing else is in tile memory.
-    fn rows_of_windows(&self, index: usize, tile: &Tile) -> Option<(usize, usize)> {
+    /// Rows that a task from memory to memory computes and reads at a time, and their distance, where nothing else is in tile memory.
+    pub(super) fn rows_streamed(&self, index: usize, tile: &Tile) -> Option<(usize, usize, u64)> {
         let streamed = self.source_place(0).is_none() && self.result_place().is_none();
         let alone = self.placed.residency.top(index) == 0 && !self.placed.residency.keeps(index);
         let capacity = self.chip.hal.l2_bytes.filter(|_| streamed && alone && self.conventions().places_by_use)?;
+        if let Some((own, read)) = rows_that_fill(self.layer, capacity) {
+            return Some((own, read, tile.row_bytes));
+        }
         let row = row_bytes(self.layer, tile, self.layer.sources[0].height(), false, self.chip);
-        rows_of_windows(self.layer, row, capacity)
+        rows_of_windows(self.layer, row, capacity).map(|(own, read)| (own, read, row))
     }
 
     /// Patch of the planar engine: columns and rows, as powers of two.

@@ -135,6 +135,36 @@ pub(crate) fn rows_of_windows(layer: &Layer, row_bytes: u64, capacity: u64) -> O
     most.filter(|_| kernel > 1 && cut).map(|own| (own, read(own)))
 }
 
+/// Rows that a task computes and reads at a time, rows as they fall, where its source is larger than tile memory: of a convolution whose windows
+/// share no rows, as many of its units as fit beside two of the result, or sixteen rows
+/// (`encoder_conv_c256_n256_k1x1_s1_g1_bias1_valid`: 120 and eight of 32 columns); of a copy that exchanges channels and rows, those that
+/// fit beside one row of the result (`encoder_transpose_r4_0213_1x375x256x16`: 255 of 375).
+pub(crate) fn rows_that_fill(layer: &Layer, capacity: u64) -> Option<(usize, usize)> {
+    let ([channels, height, width], [_, rows, _]) = (input(layer), computed(layer));
+    let row = Tile::within(u64::MAX, [channels, 1, width], width, 1).row_bytes;
+    let result =
+        Tile::within(u64::MAX, [layer.result.channels(), 1, layer.result.width], layer.result.width, 1).row_bytes;
+    let beside = |rows: usize| (capacity.saturating_sub(rows as u64 * result) / row) as usize;
+    let own = match &layer.kind {
+        _ if row * height as u64 <= capacity => return None,
+        Kind::Conv { window, .. } if rows_of_units(layer).is_some() && !layer.transpose => {
+            let unit = 1 << unit_rows(layer);
+            let stride = window.stride[0];
+            let fit = beside((2 * unit).min(16)) / stride;
+            return Some(fit / unit * unit).filter(|own| *own > unit).map(|own| (own, own * stride));
+        }
+        _ if copies(layer) && !layer.transpose && width <= COPY_COLUMNS && exchanges_rows(layer) => beside(1),
+        _ => return None,
+    };
+    Some((own.min(rows), own.min(rows))).filter(|_| own > 0)
+}
+
+/// Returns true for a task whose source has its channels nearer to each other than its rows.
+fn exchanges_rows(layer: &Layer) -> bool {
+    let [_, channels, rows] = layer.sources[0].axes;
+    channels.extent > 1 && rows.extent > 1 && channels.stride_bytes < rows.stride_bytes
+}
+
 /// The tile of a source that is kept for a later task: a single row is kept whole (`env_chain_ln_matmul_m1_k2048_n2048`,
 /// `chain_pair_add_ln_d256_s64`), also one wider than a tile (`bmm_r3rr_m375_k128_n375_tx0_ty0_b8`,
 /// `encoder_conv_c1024_n1024_k1x1_s1_g1_bias0_valid`: 375 columns; no record has a wider matrix with interleaved channels).
