@@ -39,6 +39,9 @@ pub const SECOND_BYTES: u64 = 0x40;
 /// Elements of a channel in a work unit of the neural engine, as a power of two.
 pub const NEURAL_UNIT: u32 = 7;
 
+/// Rows of the largest work unit of the neural engine.
+pub const LARGEST_UNIT: usize = 16;
+
 /// Multiply-accumulates per byte moved, times the rows of a work unit, above which a convolution is limited by arithmetic:
 /// its work units then have one shape, otherwise the engine chooses. Records are consistent with 329
 /// (`conv_probe_k3_c256_n256_s32_st2_g1_bias0_same`) to 341 (`docs/evidence.md`, key `h13-staging`).

@@ -5,7 +5,7 @@ use crate::ir::*;
 use crate::lut::Table;
 use crate::options::Convention;
 use crate::stream::pack::engines_for;
-use crate::tile::{copies, fitting_rows};
+use crate::tile::{computed, copies, fitting_rows, shared_rows, source_tile};
 use anemone_facts::Field::*;
 use anemone_facts::code::*;
 use anemone_facts::{lut, staging};
@@ -15,7 +15,7 @@ impl Emitter<'_> {
     pub(super) fn header(&mut self, index: usize, count: usize, kernel_bytes: u64) -> Set {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
-        let moving = (self.moved() + kernel_bytes) / ESTIMATE_BYTES;
+        let moving = (self.moved() + self.moved_again() + kernel_bytes) / ESTIMATE_BYTES;
         // Larger planes are counted by their bytes: 16 columns are (`reduce_probe_sum_ax3_1x128x16x16`), 8 are not.
         let of_unit = |v: &View4| (v.height() * v.width) as u64 * ELEMENT_BYTES <= staging::UNIT_BYTES;
         let planes: u64 =
@@ -189,6 +189,17 @@ impl Emitter<'_> {
         let r = &self.layer.result;
         let outputs = if self.layer.transpose { r.width } else { r.channels() };
         (weights.values.len() * (r.channels() * r.height() * r.width / outputs.max(1))) as u64
+    }
+
+    /// Bytes of the rows that two neighbouring tiles of a convolution both read
+    /// (`encoder_conv_idx_c256_n256_k3x3_s2_g256_bias1_same_dw1`: 62 of 32 KiB).
+    fn moved_again(&self) -> u64 {
+        let Some((own, ..)) = self.rows_streamed(self.index, &source_tile(self.layer)) else { return 0 };
+        let source = &self.layer.sources[0];
+        let [groups, channels, _] = source.axes;
+        let row = View4 { axes: [groups, channels, Axis { extent: 1, stride_bytes: 0 }], ..*source };
+        let tiles = computed(self.layer)[1].div_ceil(own) as u64;
+        (tiles - 1) * shared_rows(self.layer) as u64 * dma_bytes(&row, self.element_bytes(source), 1)
     }
 
     /// Bytes of sources and result that the DMA moves.

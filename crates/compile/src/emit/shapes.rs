@@ -80,6 +80,10 @@ impl Emitter<'_> {
                 let unit = least.max(u32::from(Packing::of(layer).lanes < LANES));
                 (unit, least, unit)
             }
+            // Rows that fill tile memory have the largest units (`encoder_conv_idx_c1024_n1024_k9x1_s1_g1024_bias1_same_hmaj`: sixteen of a column).
+            Kind::Conv { .. } if self.rows_streamed(self.index, &source_tile(layer)).is_some() => {
+                (0, 0, unit_rows(layer).min(LARGEST_UNIT.ilog2()))
+            }
             Kind::Conv { .. } => (0, 0, unit_rows(layer).min(3)),
             // Units of two rows at least where they fit (`binary_pow_1x64x8x8`, `binary_pow_1x3x224x224`).
             Kind::MulChannels { .. } => {

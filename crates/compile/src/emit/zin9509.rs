@@ -189,8 +189,8 @@ impl Emitter<'_> {
         let streamed = self.source_place(0).is_none() && self.result_place().is_none();
         let alone = self.placed.residency.top(index) == 0 && !self.placed.residency.keeps(index);
         let capacity = self.chip.hal.l2_bytes.filter(|_| streamed && alone && self.conventions().places_by_use)?;
-        if let Some((own, read)) = rows_that_fill(self.layer, capacity) {
-            return Some((own, read, tile.row_bytes));
+        if let Some(rows) = rows_that_fill(self.layer, capacity) {
+            return Some(rows);
         }
         let row = row_bytes(self.layer, tile, self.layer.sources[0].height(), false, self.chip);
         rows_of_windows(self.layer, row, capacity).map(|(own, read)| (own, read, row))

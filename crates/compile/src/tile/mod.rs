@@ -7,8 +7,8 @@ pub use banks::spread;
 pub(crate) use banks::spread_all;
 pub(crate) use zin9509::{
     apart, apart_in_unit, computed, continues_product, cut_columns, fitting_rows, halved_tile, input, kept_bytes,
-    kept_tile, result_tile, row_bytes, rows_of_units, rows_of_windows, rows_that_fill, rows_turned, small_source,
-    source_tile, staging, turned_rows, turns_few_channels, turns_matrices, unit_banks, unit_rows,
+    kept_tile, result_tile, row_bytes, rows_of_units, rows_of_windows, rows_that_fill, rows_turned, shared_rows,
+    small_source, source_tile, staging, turned_rows, turns_few_channels, turns_matrices, unit_banks, unit_rows,
 };
 
 use crate::ir::*;

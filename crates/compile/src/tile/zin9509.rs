@@ -135,28 +135,51 @@ pub(crate) fn rows_of_windows(layer: &Layer, row_bytes: u64, capacity: u64) -> O
     most.filter(|_| kernel > 1 && cut).map(|own| (own, read(own)))
 }
 
-/// Rows that a task computes and reads at a time, rows as they fall, where its source is larger than tile memory: of a convolution whose windows
-/// share no rows, as many of its units as fit beside two of the result, or sixteen rows
-/// (`encoder_conv_c256_n256_k1x1_s1_g1_bias1_valid`: 120 and eight of 32 columns); of a copy that exchanges channels and rows, those that
-/// fit beside one row of the result (`encoder_transpose_r4_0213_1x375x256x16`: 255 of 375).
-pub(crate) fn rows_that_fill(layer: &Layer, capacity: u64) -> Option<(usize, usize)> {
+/// Rows that a task computes and reads at a time, and the distance of those that it reads, where its source is larger than tile memory: of a
+/// convolution, as many pairs of its units, or sixteen rows, as fit beside one of the result
+/// (`encoder_conv_c256_n256_k1x1_s1_g1_bias1_valid`: 120 and eight of 32 columns;
+/// `encoder_conv_idx_c1024_n1024_k9x1_s1_g1024_bias1_same_hmaj`: 96, which read 104, and sixteen of one column); of a copy that exchanges
+/// channels and rows, those that fit beside one row of the result (`encoder_transpose_r4_0213_1x375x256x16`: 255 of 375). Windows that share
+/// rows read a source whole that fits so (`encoder_conv_idx_c1_n256_k3x3_s2_g1_bias1_same_stem`).
+pub(crate) fn rows_that_fill(layer: &Layer, capacity: u64) -> Option<(usize, usize, u64)> {
     let ([channels, height, width], [_, rows, _]) = (input(layer), computed(layer));
-    let row = Tile::within(u64::MAX, [channels, 1, width], width, 1).row_bytes;
-    let result =
-        Tile::within(u64::MAX, [layer.result.channels(), 1, layer.result.width], layer.result.width, 1).row_bytes;
-    let beside = |rows: usize| (capacity.saturating_sub(rows as u64 * result) / row) as usize;
-    let own = match &layer.kind {
-        _ if row * height as u64 <= capacity => return None,
-        Kind::Conv { window, .. } if rows_of_units(layer).is_some() && !layer.transpose => {
-            let unit = 1 << unit_rows(layer);
-            let stride = window.stride[0];
-            let fit = beside((2 * unit).min(16)) / stride;
-            return Some(fit / unit * unit).filter(|own| *own > unit).map(|own| (own, own * stride));
+    let row_of = |channels, width| Tile::within(u64::MAX, [channels, 1, width], width, 1).row_bytes;
+    let row = row_of(channels, width);
+    let result = row_of(layer.result.channels(), layer.result.width);
+    let beside = |rows: usize, row: u64| (capacity.saturating_sub(rows as u64 * result) / row) as usize;
+    let exceeds = row * height as u64 > capacity;
+    match &layer.kind {
+        Kind::Conv { window, .. } if !layer.transpose && height > 1 => {
+            let ([kernel, _], [stride, _]) = (window.kernel, window.stride);
+            let pair = (2 << unit_rows(layer)).min(LARGEST_UNIT);
+            if !exceeds {
+                let cut = source_tile(layer).rows < height;
+                let whole = kernel > 1 && cut && beside(pair, row) >= height;
+                return whole.then_some((rows, height, row));
+            }
+            let shared = shared_rows(layer);
+            let own = |row| (beside(pair, row).saturating_sub(shared) / stride) / pair * pair;
+            // Rows of a unit are in different banks where as many fit.
+            let apart = match 1 << unit_rows(layer).min(4) {
+                LARGEST_UNIT => spread(row / UNIT_BYTES, stride as u64, PLANAR_BANKS),
+                _ => apart_in_unit(layer, row / UNIT_BYTES, stride as u64),
+            } * UNIT_BYTES;
+            let (most, row) = if own(apart) == own(row) { (own(apart), apart) } else { (own(row), row) };
+            (most > 0 && most < rows).then_some((most, most * stride + shared, row))
         }
-        _ if copies(layer) && !layer.transpose && width <= COPY_COLUMNS && exchanges_rows(layer) => beside(1),
-        _ => return None,
+        _ if exceeds && copies(layer) && !layer.transpose && width <= COPY_COLUMNS && exchanges_rows(layer) => {
+            Some(beside(1, row).min(rows)).filter(|own| *own > 0).map(|own| (own, own, row))
+        }
+        _ => None,
+    }
+}
+
+/// Rows that two neighbouring tiles of a convolution read both.
+pub(crate) fn shared_rows(layer: &Layer) -> usize {
+    let Kind::Conv { window: Window { kernel: [kernel, _], stride: [stride, _], .. }, .. } = layer.kind else {
+        return 0;
     };
-    Some((own.min(rows), own.min(rows))).filter(|_| own > 0)
+    kernel.next_multiple_of(stride) - stride
 }
 
 /// Returns true for a task whose source has its channels nearer to each other than its rows.
