@@ -41,6 +41,8 @@ pub(crate) struct Form {
     /// Bytes before the first group.
     head_bytes: u64,
     store: Store,
+    /// Mask bits of one kernel element in the zero-skipping form.
+    mask_bits: usize,
     /// Address and size of every engine's stream, in bytes; `None` if it is off.
     streams: Vec<Option<[u64; 2]>>,
 }
@@ -105,12 +107,7 @@ impl Form {
     fn mask_bytes(&self) -> u64 {
         let Store::ZeroSkipping(order) = &self.store else { return 0 };
         let inputs = self.taps / order.iter().flatten().count().max(1);
-        (inputs * (order.len() * self.mask_bits()).div_ceil(8)) as u64
-    }
-
-    /// Mask bits of one kernel element.
-    fn mask_bits(&self) -> usize {
-        self.lanes.max(skip::MIN_MASK_BITS)
+        (inputs * (order.len() * self.mask_bits).div_ceil(8)) as u64
     }
 
     /// Index width in bits, and the values that coefficients can have, for formats with few values.
@@ -330,7 +327,9 @@ impl Machine<'_> {
         let row_bytes = |inline| if inline { 2 * lanes as u64 } else { 0 };
         let (scale_bytes, bias_bytes) = (row_bytes(inline_scale), row_bytes(inline_bias));
         let streams = (0..engines).map(|engine| self.stream_place(engine)).collect();
-        Ok(Form { engines, lanes, outputs, taps, scale_bytes, bias_bytes, head_bytes, store, streams })
+        let sides = [Hout, Wout].map_each(|field| self.size(field));
+        let mask_bits = lanes.max(skip::least_mask_bits(sides, self.get(NeTranspose) == 1));
+        Ok(Form { engines, lanes, outputs, taps, scale_bytes, bias_bytes, head_bytes, store, mask_bits, streams })
     }
 
     /// Coefficients of group `g`: `out` channels of `taps` coefficients each.

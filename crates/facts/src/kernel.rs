@@ -13,8 +13,12 @@ pub const PASS_BYTES: u64 = 64 << 10;
 pub mod zero_skip {
     /// Bytes of the little-endian count that precedes the masks and values of a pass.
     pub const COUNT_BYTES: usize = 3;
-    /// Least number of mask bits of a kernel element; otherwise one bit per lane.
-    pub const MIN_MASK_BITS: usize = 4;
+    /// Least number of mask bits of a kernel element, whose lanes have one each: the channels that an accumulator holds, of results with
+    /// computed sides up to [`SMALL_SIDE`](crate::staging::SMALL_SIDE) and of others
+    /// (`encoder_conv_idx_c256_n256_k3x3_s2_g256_bias1_same_dw1`).
+    pub fn least_mask_bits([rows, columns]: [usize; 2], transposed: bool) -> usize {
+        if rows.max(columns) <= crate::staging::SMALL_SIDE && !transposed { 4 } else { 2 }
+    }
     /// The form is chosen if more than one element in this many is zero.
     pub const WORTH_EMPTY: usize = 7;
 

@@ -33,6 +33,8 @@ pub struct Packing {
     bias: bool,
     /// Kernel and stride, rows first, if zeros are skipped.
     skips: Option<[[usize; 2]; 2]>,
+    /// Mask bits of one kernel element, if zeros are skipped.
+    mask_bits: usize,
     /// Width of a coefficient in bits, or of its index if there is a palette.
     bits: usize,
     /// Size of the palette in bytes, which precedes the coefficients of every stream, behind the table.
@@ -69,6 +71,7 @@ impl Packing {
                 taps,
                 bias: false,
                 skips: None,
+                mask_bits: 0,
                 bits: FP16_BITS,
                 palette_bytes: 0,
                 table_bytes: 0,
@@ -83,6 +86,7 @@ impl Packing {
                 taps: 0,
                 bias: false,
                 skips: None,
+                mask_bits: 0,
                 bits: FP16_BITS,
                 palette_bytes: 0,
                 table_bytes: 0,
@@ -127,7 +131,9 @@ impl Packing {
         let skips = skips.then_some([window.kernel, window.stride]);
         let table_bytes = if let Nonlinear::Table(_) = nonlinear { STREAM_BYTES as u64 } else { 0 };
         let bias = bias.is_some() && layer.bias_number().is_none();
-        Packing { engines, lanes, outputs, groups, taps, bias, skips, bits, palette_bytes, table_bytes }
+        let sides = [layer.result.height(), layer.result.width];
+        let mask_bits = lanes.max(zero_skip::least_mask_bits(sides, layer.transpose));
+        Packing { engines, lanes, outputs, groups, taps, bias, skips, mask_bits, bits, palette_bytes, table_bytes }
     }
 
     /// Returns true if all engines compute their outputs at once.
@@ -181,7 +187,7 @@ impl Packing {
 
     /// Number of mask bits of one input channel.
     fn mask_bits(&self, places: usize) -> usize {
-        places * self.lanes.max(zero_skip::MIN_MASK_BITS)
+        places * self.mask_bits
     }
 
     /// Size of all streams in bytes; an upper bound if zeros are skipped.
@@ -315,7 +321,7 @@ impl Streams<'_> {
         let count_at = bytes.len();
         bytes.extend([0; zero_skip::COUNT_BYTES]);
         let elements = order.iter().flatten().count();
-        let bits = lanes.max(zero_skip::MIN_MASK_BITS);
+        let bits = self.packing.mask_bits;
         // Bits of a byte that belong to one position, whatever the number of lanes.
         let run = 1 << bits.trailing_zeros().min(3);
         for input in 0..taps / elements {

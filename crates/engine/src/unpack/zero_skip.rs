@@ -55,7 +55,7 @@ impl Machine<'_> {
             bytes,
             limit: pass.body.len() as u64,
         };
-        let mask_bits = form.mask_bits();
+        let mask_bits = form.mask_bits;
         let elements = order.iter().flatten().count().max(1);
         let mut at = 0;
         for input in 0..form.taps / elements {

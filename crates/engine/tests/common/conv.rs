@@ -149,7 +149,8 @@ impl Conv {
     /// A pass without zeros, written from the description in `docs/evidence.md`.
     pub fn without_zeros(&self, weights: &[f32], g: usize, first: usize) -> Vec<u8> {
         let order = zero_skip::order(self.kernel, [self.stride; 2]);
-        let bits = self.lanes.max(4);
+        let least = if self.out().into_iter().max() <= Some(8) { 4 } else { 2 };
+        let bits = self.lanes.max(least);
         let mut body = Vec::new();
         for input in 0..self.per_output() {
             let mut slots = vec![0.0; order.len() * bits];

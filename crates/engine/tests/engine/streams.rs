@@ -27,6 +27,9 @@ fn zeros_are_skipped() {
         // 15 places of four bits do not fill bytes.
         Conv { stride: 1, kernel: [5, 3], cout: 20, ..PLAIN },
         Conv { stride: 2, unicast: true, cin: 40, cout: 40, groups: 2, bias: true, ..PLAIN },
+        // Places of two bits, in results of more than eight columns.
+        Conv { stride: 2, side: 19, unicast: true, cin: 40, cout: 40, groups: 2, bias: true, ..PLAIN },
+        Conv { stride: 2, side: 19, kernel: [3, 3], cout: 20, ..PLAIN },
     ];
     for conv in cases {
         let weights = conv.weights();
