@@ -45,6 +45,35 @@ impl Emitter<'_> {
         rows_turned(self.layer).or_else(|| halved().map(|tile| NEURAL_UNIT.saturating_sub(columns(tile))))
     }
 
+    /// Shape codes of a convolution whose source is not small, with two to the power of `rows` rows.
+    fn shapes_of_conv(&self, rows: u32) -> [u32; 3] {
+        let layer = self.layer;
+        if self.computes_longest() {
+            return [unit_rows(layer).min(3); 3];
+        }
+        // Rows that the planar engine has just computed (`chain_pair_mul_mm_d256_s64`).
+        if self.index > 0 && self.waits_on(self.index) == Some(2) {
+            return [fitting_rows(layer).min(1); 3];
+        }
+        // Rows of a matrix that were folded to a square.
+        if layer.transpose && computed(layer)[1] > 1 {
+            return [rows.min(3); 3];
+        }
+        // A unit is no wider than the tile of a matrix from memory (`env_mm_r2rb_m512_k8192_n2048_tx0_ty1`: 64 columns), and half as
+        // wide where engines have fewer lanes (`env_mm_r2rb_m512_k4096_n2048_tx0_ty1`: eight). The same holds for a row that is read in
+        // parts (`env_mm_r2rb_m256_k4096_n4096_tx1_ty1`: 128 of 256 columns).
+        if layer.source_interleave > 1 || self.reads_row_in_parts() {
+            let columns = source_tile(layer).columns.next_power_of_two().ilog2();
+            let least = NEURAL_UNIT.saturating_sub(columns);
+            let unit = least.max(u32::from(Packing::of(layer).lanes < LANES));
+            return [unit, least, unit];
+        }
+        // Rows that fill tile memory have the largest units (`encoder_conv_idx_c1024_n1024_k9x1_s1_g1024_bias1_same_hmaj`: sixteen of a
+        // column).
+        let streamed = self.rows_streamed(self.index, &source_tile(layer)).is_some();
+        [0, 0, unit_rows(layer).min(if streamed { LARGEST_UNIT.ilog2() } else { 3 })]
+    }
+
     /// Shape codes: rows of a work unit, as powers of two.
     pub(super) fn shapes(&mut self) -> Result<(), FieldError> {
         let layer = self.layer;
@@ -60,31 +89,7 @@ impl Emitter<'_> {
                 self.set(SmallSourceMode, 1)?;
                 (4, 4, 4)
             }
-            Kind::Conv { .. } if self.computes_longest() => {
-                let rows = unit_rows(layer).min(3);
-                (rows, rows, rows)
-            }
-            // Rows that the planar engine has just computed (`chain_pair_mul_mm_d256_s64`).
-            Kind::Conv { .. } if self.index > 0 && self.waits_on(self.index) == Some(2) => {
-                let unit = fitting_rows(layer).min(1);
-                (unit, unit, unit)
-            }
-            // Rows of a matrix that were folded to a square.
-            Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
-            // A unit is no wider than the tile of a matrix from memory (`env_mm_r2rb_m512_k8192_n2048_tx0_ty1`: 64 columns), and half as
-            // wide where engines have fewer lanes (`env_mm_r2rb_m512_k4096_n2048_tx0_ty1`: eight). The same holds for a row that is read in
-            // parts (`env_mm_r2rb_m256_k4096_n4096_tx1_ty1`: 128 of 256 columns).
-            Kind::Conv { .. } if layer.source_interleave > 1 || self.reads_row_in_parts() => {
-                let columns = source_tile(layer).columns.next_power_of_two().ilog2();
-                let least = NEURAL_UNIT.saturating_sub(columns);
-                let unit = least.max(u32::from(Packing::of(layer).lanes < LANES));
-                (unit, least, unit)
-            }
-            // Rows that fill tile memory have the largest units (`encoder_conv_idx_c1024_n1024_k9x1_s1_g1024_bias1_same_hmaj`: sixteen of a column).
-            Kind::Conv { .. } if self.rows_streamed(self.index, &source_tile(layer)).is_some() => {
-                (0, 0, unit_rows(layer).min(LARGEST_UNIT.ilog2()))
-            }
-            Kind::Conv { .. } => (0, 0, unit_rows(layer).min(3)),
+            Kind::Conv { .. } => self.shapes_of_conv(rows).into(),
             // Units of two rows at least where they fit (`binary_pow_1x64x8x8`, `binary_pow_1x3x224x224`).
             Kind::MulChannels { .. } => {
                 let least = fitting_rows(layer).min(1);
