@@ -153,6 +153,12 @@ impl Emitter<'_> {
             return Tile::of(channels, height, width, PLANAR_COLUMNS_OF_TWO, height);
         }
         let tile = if self.placed.residency.keeps(index) { kept_tile(layer) } else { source_tile(layer) };
+        // Beside a resident second source, a first one has more rows (`env_bcast_add_1x8x375x128_blob_1x8x1x128`: 750 KiB).
+        let beside = matches!(layer.kind, Kind::Planar { .. }) && self.second_place().is_some();
+        if beside && self.source_place(0).is_none() && self.conventions().places_by_use {
+            let whole = Tile::within(COPY_BYTES, [channels, height, width], tile.columns, height);
+            return if whole.rows == height && whole.columns == tile.columns { whole } else { tile };
+        }
         self.halved(index).unwrap_or_else(|| self.fitting_turned(index, tile))
     }
 

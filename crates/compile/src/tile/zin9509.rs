@@ -257,6 +257,12 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, kept: bool, c
         {
             units
         }
+        // Nor do two of two sources (`env_bcast_add_1x8x375x128_blob_1x8x1x128`: 128 columns).
+        Kind::Planar { .. }
+            if layer.interleave == 1 && height > 1 && !kept && tile.columns >= 1 << (PATCH_OF_TWO - 1) =>
+        {
+            units
+        }
         _ if !layer.is_neural() && tile.columns >= 1 << patch(layer) => units,
         // A single row of a norm's last step, too (`norm_layer_norm_ax1_2_3_1x8x1x64`: 64 columns).
         Kind::ChannelAffine { .. } if height == 1 && tile.columns >= 1 << PATCH_OF_REDUCED => units,
