@@ -9,6 +9,7 @@ mod check_and_compile;
 mod check_packages;
 mod conversions;
 mod decode;
+mod dialect_tiles;
 mod dialect_words;
 mod dialects;
 mod differential;

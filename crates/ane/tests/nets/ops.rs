@@ -45,6 +45,8 @@ fn cases() -> Vec<Case> {
         case("conv groups 2 batch 2", conv([1, 1], same, [1, 1], 2), &[&[2, 8, 6, 6]]).with(&[&[6, 4, 3, 3], &[6]]),
         case("conv depthwise", conv([1, 1], same, [1, 1], 24), &[&[1, 24, 8, 8]]).with(&[&[24, 1, 3, 3], &[24]]),
         case("conv depthwise stride 2", conv([2, 2], same, [1, 1], 33), &[&[1, 33, 9, 9]]).with(&[&[33, 1, 3, 3]]),
+        case("conv depthwise stride 2 wide", conv([2, 2], same, [1, 1], 48), &[&[1, 48, 21, 37]])
+            .with(&[&[48, 1, 3, 3], &[48]]),
         case("conv multiplier 2", conv([1, 1], same, [1, 1], 8), &[&[1, 8, 8, 8]]).with(&[&[16, 1, 3, 3]]),
         case("conv grouped to one each", conv([1, 1], same, [1, 1], 4), &[&[1, 8, 8, 8]]).with(&[&[4, 2, 3, 3]]),
         case("conv batch 3", conv([1, 1], same, [1, 1], 1), &[&[3, 4, 8, 8]]).with(&[&[5, 4, 3, 3], &[5]]),

@@ -1,0 +1,73 @@
+//! Tiles of sources beyond tile memory in the dialect of Apple's compiler of 2026, and streams that skip zeros.
+
+use super::dialect_words::{each, tasks};
+use super::dialects::{array, both, small};
+use anemone_facts::Field::*;
+use anemone_net::{Data, Tensor};
+use half::f16;
+use std::sync::Arc;
+
+/// A constant without zeros.
+fn constant(shape: &[usize]) -> Arc<Tensor> {
+    let value = |i: usize| Some(small(i * 5 + i / 7)).filter(|value| *value != 0.0).unwrap_or(1.0);
+    let data = Data::F16((0..shape.iter().product::<usize>()).map(|i| f16::from_f32(value(i))).collect());
+    Arc::new(Tensor { shape: shape.to_vec(), data })
+}
+
+#[test]
+fn windows_beyond_tile_memory_have_whole_units_and_count_rows_read_twice() {
+    // `encoder_conv_idx_c1024_n1024_k9x1_s1_g1024_bias1_same_hmaj`.
+    let source = "net \"n\" {\n  input %x: f16[1, 1024, 375, 1]\n  const %w: f16[1024, 1, 9, 1] = blob 0\n  \
+                  const %b: f16[1024] = blob 1\n  \
+                  %y: f16[1, 1024, 375, 1] = conv(%x, %w, %b) strides=[1, 1] pads=[[4, 4], [0, 0]] dilations=[1, 1] groups=1024\n  \
+                  output %y\n}\n";
+    let blobs = [constant(&[1024, 1, 9, 1]), constant(&[1024])];
+    let made = tasks(source, &blobs);
+    let fields = [TileHeight, SrcL2RowStride, ResL2Base, ShMax, ExeCycles];
+    assert_eq!(fields.map(|field| each(&made, field)[0]), [96, 0x402, 0x1a0d0, 4, 0x5ce]);
+    let [own, apples] = both(source, &blobs, &[array("x", &[1, 1024, 375, 1], small)]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+    // `encoder_conv_idx_c1_n256_k3x3_s2_g1_bias1_same_stem`: a source that fits is read whole.
+    let source = "net \"n\" {\n  input %x: f16[1, 1, 3000, 128]\n  const %w: f16[256, 1, 3, 3] = blob 0\n  \
+                  %y: f16[1, 256, 1500, 64] = conv(%x, %w) strides=[2, 2] pads=[[0, 1], [0, 1]] dilations=[1, 1] groups=1\n  \
+                  output %y\n}\n";
+    let made = tasks(source, &[constant(&[256, 1, 3, 3])]);
+    assert_eq!([TileHeight, ResL2Base].map(|field| each(&made, field)[0]), [1500, 0xbb80]);
+    // `encoder_conv_c256_n256_k1x1_s1_g1_bias1_valid`: pairs of units, side by side.
+    let source = "net \"n\" {\n  input %x: f16[1, 256, 750, 32]\n  const %w: f16[256, 256, 1, 1] = blob 0\n  \
+                  %y: f16[1, 256, 750, 32] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  \
+                  output %y\n}\n";
+    let made = tasks(source, &[constant(&[256, 256, 1, 1])]);
+    assert_eq!([TileHeight, SrcL2RowStride].map(|field| each(&made, field)[0]), [120, 0x400]);
+}
+
+#[test]
+fn a_copy_that_exchanges_channels_and_rows_fills_tile_memory() {
+    // `encoder_transpose_r4_0213_1x375x256x16`.
+    let source = "net \"n\" {\n  input %x: f16[1, 375, 256, 16]\n  \
+                  %y: f16[1, 256, 375, 16] = transpose(%x) perm=[0, 2, 1, 3]\n  output %y\n}\n";
+    let made = tasks(source, &[]);
+    let fields = [TileHeight, SrcL2RowStride, ResL2Base, ShMax];
+    assert_eq!(fields.map(|field| each(&made, field)[0]), [255, 0x200, 0x1fe00, 3]);
+    let [own, apples] = both(source, &[], &[array("x", &[1, 375, 256, 16], small)]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn mask_bits_of_a_place_are_the_channels_of_an_accumulator() {
+    // `encoder_conv_idx_c256_n256_k3x3_s2_g256_bias1_same_dw1`: 16 channels of 27 bytes; of results of 8 x 8, of 31.
+    for (side, size) in [(32, 7), (16, 8)] {
+        let out = side / 2;
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, 256, {side}, {side}]\n  const %w: f16[256, 1, 3, 3] = blob 0\n  \
+             const %b: f16[256] = blob 1\n  \
+             %y: f16[1, 256, {out}, {out}] = conv(%x, %w, %b) strides=[2, 2] pads=[[0, 1], [0, 1]] dilations=[1, 1] groups=256\n  \
+             output %y\n}}\n"
+        );
+        let blobs = [constant(&[256, 1, 3, 3]), constant(&[256])];
+        let made = tasks(&source, &blobs);
+        assert_eq!([each(&made, SparseFmt)[0], each(&made, CoeffSize)[0]], [1, size], "{side} rows");
+        let [own, apples] = both(&source, &blobs, &[array("x", &[1, 256, side, side], small)]);
+        assert_eq!(own.1, apples.1, "the same numbers");
+    }
+}
