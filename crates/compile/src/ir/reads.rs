@@ -1,11 +1,12 @@
 //! Verifier of reads: every element that a task reads is one of an input or a constant, or was written by an earlier
 //! task. Padding between rows, and bytes behind an operand, are neither.
 //!
-//! Runs on every program before its words are made. A view that was written as it is read costs one comparison; other
-//! views are checked row by row.
+//! Runs on every program before its words are made. A view that is part of one that was written, or of bytes without gaps, costs one
+//! comparison; other views are checked row by row.
 
 use super::*;
 use crate::error::{Error, Result};
+use anemone_program::order;
 
 /// Bytes of a buffer that contain elements, as the starts and ends of runs: ascending, and apart from each other.
 #[derive(Clone, Debug, Default)]
@@ -31,9 +32,15 @@ impl Elements {
         });
     }
 
-    fn hold(&self, start: u64, end: u64) -> bool {
-        let after = self.runs.partition_point(|&(from, _)| from <= start);
-        after.checked_sub(1).is_some_and(|at| self.runs[at].1 >= end)
+    /// Returns true if one run has all bytes of a range; `near` is the run of the range before, and becomes that of this one.
+    fn hold(&self, start: u64, end: u64, near: &mut usize) -> bool {
+        let has = |at: usize| self.runs.get(at).is_some_and(|run| run.0 <= start && end <= run.1);
+        let at = [*near, *near + 1].into_iter().find(|&at| has(at));
+        let found = || self.runs.partition_point(|&(from, _)| from <= start).checked_sub(1);
+        at.or_else(found).is_some_and(|at| {
+            *near = at;
+            has(at)
+        })
     }
 }
 
@@ -43,6 +50,8 @@ struct Written {
     views: Vec<Block>,
     counted: usize,
     elements: Elements,
+    /// Blocks that were read and found written.
+    checked: Vec<Block>,
 }
 
 /// Layout of a view's elements: leading axes, then contiguous bytes.
@@ -57,6 +66,10 @@ impl Block {
     fn new(offset_bytes: u64, axes: impl Iterator<Item = Axis>, width: usize) -> Block {
         let mut block = Block { offset_bytes, axes: Vec::new(), bytes: width as u64 * ELEMENT_BYTES };
         block.axes.extend(axes.filter(|a| a.extent != 1).map(|a| (a.extent, a.stride_bytes)));
+        // A transposed view has the same rows.
+        if !block.axes.is_sorted_by(|a, b| a.1 >= b.1) {
+            order::by(&mut block.axes, |a, b| b.1.cmp(&a.1));
+        }
         // Rows without gaps are merged.
         while let Some(&(extent, stride)) = block.axes.last().filter(|(_, stride)| *stride == block.bytes) {
             block.bytes = extent as u64 * stride;
@@ -70,6 +83,34 @@ impl Block {
         let [groups, channels, rows] = view.axes;
         let channels = Axis { extent: channels.extent.div_ceil(interleave.max(1)), ..channels };
         Block::new(view.offset_bytes, [groups, channels, rows].into_iter(), view.width * interleave.max(1))
+    }
+
+    /// Returns true if every element of another block is certainly one of this block.
+    fn encloses(&self, other: &Block) -> bool {
+        let Some(mut ahead) = other.offset_bytes.checked_sub(self.offset_bytes) else { return false };
+        let (mut bytes, mut axes) = (other.bytes, other.axes.iter().peekable());
+        for &(extent, stride) in self.axes.iter().filter(|(_, stride)| *stride > 0) {
+            // Steps along this axis to the start of the other block, and those that its axes add.
+            let mut steps = ahead / stride;
+            ahead %= stride;
+            while let Some(&(count, step)) = axes.next_if(|(_, step)| step.is_multiple_of(stride)) {
+                steps += (count as u64).saturating_sub(1) * (step / stride);
+            }
+            if steps >= extent as u64 {
+                return false;
+            }
+        }
+        // Its remaining axes lie within rows of this block.
+        for &(count, step) in axes {
+            bytes += (count as u64).saturating_sub(1) * step;
+        }
+        ahead + bytes <= self.bytes
+    }
+
+    /// Byte behind the last element.
+    fn end(&self) -> u64 {
+        let reach = |&(extent, stride): &(usize, u64)| (extent as u64).saturating_sub(1) * stride;
+        self.offset_bytes + self.axes.iter().map(reach).sum::<u64>() + self.bytes
     }
 
     /// Calls with the start of every row until one is refused, and returns that one.
@@ -86,12 +127,19 @@ impl Block {
 
 impl Written {
     fn holds(&mut self, block: &Block) -> Option<u64> {
-        if self.views.contains(block) || block.bytes == 0 {
+        let encloses = |known: &Block| known.encloses(block);
+        if block.bytes == 0 || self.views.iter().rev().any(encloses) || self.checked.iter().rev().any(encloses) {
             return None;
         }
         self.elements.add(&self.views[self.counted..]);
         self.counted = self.views.len();
-        block.find_row(&mut |at| !self.elements.hold(at, at + block.bytes))
+        let mut near = 0;
+        let missing = match self.elements.hold(block.offset_bytes, block.end(), &mut near) {
+            true => None,
+            false => block.find_row(&mut |at| !self.elements.hold(at, at + block.bytes, &mut near)),
+        };
+        self.checked.extend(missing.is_none().then(|| block.clone()));
+        missing
     }
 }
 
