@@ -58,36 +58,55 @@ struct Region {
     is_zero_at_zero: bool,
 }
 
-/// Elements of a view, by which writers and readers are found.
-type Elements = (BufferId, u64, [(usize, u64); 3], usize);
+/// Number of a set of elements, by which its writers and readers are found.
+type Elements = usize;
 
 /// Positions of layers by what they write and read.
 struct Uses {
-    written: HashMap<Elements, Vec<usize>>,
-    read: HashMap<Elements, Vec<usize>>,
+    /// The elements that each layer writes, and those of each source.
+    results: Vec<Elements>,
+    sources: Vec<Vec<Elements>>,
+    /// The one layer that writes elements of a scratch buffer, if it is elementwise.
+    writer: Vec<Option<usize>>,
+    readers: Vec<Vec<usize>>,
     /// Writers of each buffer, ascending.
     writers: Vec<Vec<usize>>,
 }
 
 impl Uses {
     fn of(graph: &Graph) -> Uses {
-        let mut uses =
-            Uses { written: HashMap::new(), read: HashMap::new(), writers: vec![Vec::new(); graph.buffers.len()] };
+        let mut numbers = HashMap::new();
+        let mut number = |v: &View4| {
+            let next = numbers.len();
+            *numbers.entry(v.elements()).or_insert(next)
+        };
+        let results: Vec<Elements> = graph.layers.iter().map(|l| number(&l.result)).collect();
+        let sources: Vec<Vec<Elements>> =
+            graph.layers.iter().map(|l| l.sources.iter().map(&mut number).collect()).collect();
+        let mut uses = Uses {
+            writer: vec![None; numbers.len()],
+            readers: vec![Vec::new(); numbers.len()],
+            writers: vec![Vec::new(); graph.buffers.len()],
+            results,
+            sources,
+        };
+        let mut written = vec![0; numbers.len()];
         for (at, layer) in graph.layers.iter().enumerate() {
+            let result = uses.results[at];
+            written[result] += 1;
+            let alone = written[result] == 1
+                && graph.buffer(layer.result.buffer).role == Role::Scratch
+                && is_elementwise(layer);
+            uses.writer[result] = alone.then_some(at);
             uses.writers[layer.result.buffer.0 as usize].push(at);
-            uses.written.entry(layer.result.elements()).or_default().push(at);
-            layer.sources.iter().for_each(|s| uses.read.entry(s.elements()).or_default().push(at));
+            uses.sources[at].iter().for_each(|&s| uses.readers[s].push(at));
         }
         uses
     }
 
     /// The layer that wrote exactly these elements, elementwise from sources of the same extents.
-    fn elementwise(&self, graph: &Graph, view: &View4, before: usize) -> Option<usize> {
-        if graph.buffer(view.buffer).role != Role::Scratch {
-            return None;
-        }
-        let &[at] = self.written.get(&view.elements())?.as_slice() else { return None };
-        (at < before && is_elementwise(&graph.layers[at])).then_some(at)
+    fn elementwise(&self, elements: Elements, before: usize) -> Option<usize> {
+        self.writer[elements].filter(|&at| at < before)
     }
 }
 
@@ -171,10 +190,10 @@ fn steps<'a>(graph: &'a Graph, uses: &Uses, (layers, argument): &Candidate) -> V
     order::by(&mut ordered, Ord::cmp);
     let step = |&at: &usize| {
         let layer = &graph.layers[at];
-        let from = |v: &View4| match v.elements() == argument.elements() {
+        let from = |(v, &elements): (&View4, &Elements)| match v.elements() == argument.elements() {
             true => Origin::Argument,
             false => {
-                let writer = uses.elementwise(graph, v, at).and_then(|w| ordered.binary_search(&w).ok());
+                let writer = uses.elementwise(elements, at).and_then(|w| ordered.binary_search(&w).ok());
                 writer.map_or(Origin::Elsewhere, Origin::Step)
             }
         };
@@ -185,7 +204,7 @@ fn steps<'a>(graph: &'a Graph, uses: &Uses, (layers, argument): &Candidate) -> V
             }
             _ => None,
         };
-        Step { layer, sources: layer.sources.iter().map(from).collect(), function }
+        Step { layer, sources: layer.sources.iter().zip(&uses.sources[at]).map(from).collect(), function }
     };
     ordered.iter().map(step).collect()
 }
@@ -250,56 +269,57 @@ fn text(steps: &[Step]) -> String {
 /// Layers and argument of a function.
 type Candidate = (Vec<usize>, View4);
 
-/// The functions that end with a layer and are worth a table, shortest first.
-fn candidates(graph: &Graph, uses: &Uses, end: usize) -> Vec<Candidate> {
+/// The functions that end with a layer, and in place of which a table saves a layer, longest first.
+fn saving<'a>(graph: &'a Graph, uses: &'a Uses, end: usize) -> impl Iterator<Item = Candidate> + 'a {
+    let (layers, found) = candidates(graph, uses, end);
+    let found = found.into_iter().rev().map(move |(count, argument)| (layers[..count].to_vec(), argument));
+    found.filter(move |candidate| saves(uses, end, candidate))
+}
+
+/// The layers that compute a function which ends with a layer, from it on; and the functions that are worth a table, shortest first: the
+/// number of their layers, and their argument.
+fn candidates(graph: &Graph, uses: &Uses, end: usize) -> (Vec<usize>, Vec<(usize, View4)>) {
     let last = &graph.layers[end];
-    let mut found = Vec::new();
+    let (mut layers, mut found) = (Vec::new(), Vec::new());
     if !is_elementwise(last) {
-        return found;
+        return (layers, found);
     }
     let clips = matches!(&last.kind, Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } if table.limits());
-    let (mut layers, mut frontier) = (vec![end], last.sources.clone());
-    while layers.len() <= MOST_LAYERS {
-        frontier.dedup_by_key(|v| v.elements());
+    let sources = |at: usize| graph.layers[at].sources.iter().copied().zip(uses.sources[at].iter().copied());
+    let (mut next, mut frontier) = (end, Vec::new());
+    let (mut plain, mut factors) = (true, true);
+    loop {
+        frontier.extend(sources(next));
+        if next != end {
+            order::by_key(&mut frontier, |(v, _)| (v.buffer, v.offset_bytes));
+        }
+        frontier.dedup_by_key(|(_, elements)| *elements);
+        layers.push(next);
+        let kind = &graph.layers[next].kind;
         // Selections distinguish infinities and NaN from numbers, which knots cannot.
-        let chooses = |&at: &usize| match &graph.layers[at].kind {
-            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => table.chooses(),
-            _ => false,
-        };
+        let chooses = matches!(kind, Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } if table.chooses());
         // A factor of zero makes NaN of infinities; the limits of a table do not.
-        let holds = |&at: &usize| rounds_operand(&graph.layers[at]);
-        if layers.iter().any(chooses)
-            || layers.iter().any(holds)
-            || layers.iter().any(|&at| cancels(&graph.layers[at].kind))
-        {
+        if layers.len() > MOST_LAYERS || chooses || rounds_operand(&graph.layers[next]) || cancels(kind) {
             break;
         }
         // Factors, addends and ReLUs have slots of their own.
-        let slot = |&at: &usize| Epilogue::step(&graph.layers[at].kind);
-        let plain = layers.iter().all(|at| slot(at).is_some_and(|s| !matches!(s.post, Nonlinear::Table(_))));
+        let slot = Epilogue::step(kind);
+        plain &= slot.as_ref().is_some_and(|s| !matches!(s.post, Nonlinear::Table(_)));
         // A factor before a clip has a slot too, and the engine computes tables that are clips fast.
-        let factor = |at: &usize| slot(at).is_some_and(|s| s.is_affine() && s.offset == Epilogue::UNIT.offset);
-        let plain = plain || clips && layers.iter().skip(1).all(factor);
-        if let [argument] = frontier.as_slice()
+        factors &= next == end || slot.is_some_and(|s| s.is_affine() && s.offset == Epilogue::UNIT.offset);
+        if let [(argument, _)] = frontier.as_slice()
             && layers.len() > 1
-            && !plain
+            && !(plain || clips && factors)
         {
-            found.push((layers.clone(), *argument));
+            found.push((layers.len(), *argument));
         }
         // The operand that is made last is opened first.
-        let open = |v: &View4| uses.elementwise(graph, v, end);
-        let Some(next) = frontier.iter().filter_map(open).max() else { break };
-        frontier.retain(|v| open(v) != Some(next));
-        frontier.extend(graph.layers[next].sources.iter().copied());
-        order::by_key(&mut frontier, |v| (v.buffer, v.offset_bytes));
-        layers.push(next);
+        let open = |&(_, elements): &(View4, Elements)| uses.elementwise(elements, end);
+        let Some(latest) = frontier.iter().filter_map(open).max() else { break };
+        frontier.retain(|operand| open(operand) != Some(latest));
+        next = latest;
     }
-    found
-}
-
-/// The functions that end with a layer, and in place of which a table saves a layer, longest first.
-fn saving(graph: &Graph, uses: &Uses, end: usize) -> impl Iterator<Item = Candidate> {
-    candidates(graph, uses, end).into_iter().rev().filter(move |candidate| saves(graph, uses, end, candidate))
+    (layers, found)
 }
 
 /// The table of a function and its error.
@@ -340,7 +360,7 @@ fn tabled(graph: &Graph, uses: &Uses, candidate: Candidate, known: &mut Known) -
     let (table, error) = known.entry(text(&steps)).or_insert_with(|| fit(graph, &steps, &layers)).clone()?;
     let is_zero_at_zero = f(0.0) == 0.0;
     let usual = graph.usual.get(&argument.buffer).map_or(1.0, |&usual| f64::from(usual));
-    let averaged = averaged(graph, uses, &graph.layers[end]);
+    let averaged = averaged(graph, uses, end);
     let least = if averaged { LEAST_USUAL_OF_MEANS } else { LEAST_USUAL };
     let size = f(usual).abs().max(f(-usual).abs()) / least;
     let relative = is_zero_at_zero && error > 0.0 && size < 1.0;
@@ -349,21 +369,19 @@ fn tabled(graph: &Graph, uses: &Uses, candidate: Candidate, known: &mut Known) -
 }
 
 /// Returns true for a layer whose result only means over planes read.
-fn averaged(graph: &Graph, uses: &Uses, layer: &Layer) -> bool {
+fn averaged(graph: &Graph, uses: &Uses, end: usize) -> bool {
     let means = |&at: &usize| matches!(graph.layers[at].kind, Kind::Reduce { op: PoolOp::Sum, abs: false, .. });
-    uses.read.get(&layer.result.elements()).is_some_and(|readers| readers.iter().all(means))
+    let readers = &uses.readers[uses.results[end]];
+    !readers.is_empty() && readers.iter().all(means)
 }
 
 /// Returns true if a table in place of the last layer makes another layer of the region dead. The argument's buffer must also keep its
 /// contents up to the last layer.
-fn saves(graph: &Graph, uses: &Uses, end: usize, (layers, argument): &Candidate) -> bool {
+fn saves(uses: &Uses, end: usize, (layers, argument): &Candidate) -> bool {
     let first = layers.iter().min().copied().unwrap_or(end);
     let writers = &uses.writers[argument.buffer.0 as usize];
     let stays = writers.get(writers.partition_point(|&at| at < first)).is_none_or(|&at| at >= end);
-    let only_here = |&at: &usize| {
-        let readers = uses.read.get(&graph.layers[at].result.elements());
-        at != end && readers.is_none_or(|all| all.iter().all(|at| layers.contains(at)))
-    };
+    let only_here = |&at: &usize| at != end && uses.readers[uses.results[at]].iter().all(|at| layers.contains(at));
     stays && layers.iter().any(only_here)
 }
 
