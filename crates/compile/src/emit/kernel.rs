@@ -2,14 +2,17 @@
 
 use super::Emitter;
 use crate::ir::*;
+use crate::lut::Table;
 use crate::memory::Placed;
 use crate::stream::pack::Packing;
 use anemone_facts::code::*;
 use anemone_facts::kernel::ENGINES;
 use anemone_facts::{Field::*, lut};
+use anemone_net::Tensor;
 use anemone_program::{FieldError, Run};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
 
 /// Upper bound of the kernel section in bytes, without tables of layers without coefficients.
 fn kernel_bytes(placed: &Placed) -> usize {
@@ -27,6 +30,8 @@ pub(super) struct Kernel {
     used: usize,
     /// Offsets and owners of blocks, by a cheap key: their length and the bytes in the middle.
     blocks: HashMap<(usize, Vec<u8>), Vec<Block>>,
+    /// Blocks of coefficients that several layers have, such as the steps of a recurrent layer, by their constant.
+    packed: HashMap<*const Tensor, Vec<Packed>>,
 }
 
 /// Offset and owner of a block.
@@ -37,6 +42,18 @@ type Block = (usize, Option<Owner>);
 pub(super) struct Owner {
     operation: String,
     coefficients: *const Weights,
+}
+
+/// The block of a layer, and what determines its bytes.
+struct Packed {
+    /// Keeps the constant's address from being used again.
+    _constant: Weak<Tensor>,
+    range: Range<usize>,
+    packing: Packing,
+    bias: Option<Arc<Vec<f32>>>,
+    table: Option<Arc<Table>>,
+    offset: u64,
+    sizes: Vec<u64>,
 }
 
 impl Owner {
@@ -52,7 +69,7 @@ impl Kernel {
         let used = placed.constants.len();
         let mut bytes = vec![0; kernel_bytes(placed)];
         bytes[..used].copy_from_slice(&placed.constants);
-        Kernel { bytes, used, blocks: HashMap::new() }
+        Kernel { bytes, used, blocks: HashMap::new(), packed: HashMap::new() }
     }
 
     /// The section as stored in the program: never empty.
@@ -60,6 +77,46 @@ impl Kernel {
         let bytes = if self.used == 0 { constant::EMPTY_KERNEL_BYTES } else { self.used };
         self.bytes.resize(bytes, 0);
         self.bytes
+    }
+
+    /// Places the coefficients of a layer. Streams of the same constant, packed alike, are made once.
+    fn place_packed(
+        &mut self,
+        weights: &Weights,
+        packing: &Packing,
+        bias: Option<&Arc<Vec<f32>>>,
+        nonlinear: &Nonlinear,
+    ) -> (u64, Vec<u64>) {
+        let table = if let Nonlinear::Table(table) = nonlinear { Some(table) } else { None };
+        let shared = weights.values.shared_range().filter(|_| weights.form == StreamForm::Fp16);
+        if let Some((constant, range)) = shared {
+            let alike = |p: &&Packed| {
+                let biases = match (&p.bias, bias) {
+                    (Some(a), Some(b)) => a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits())),
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                p.range == *range && p.packing == *packing && biases && p.table.as_ref() == table
+            };
+            if let Some(known) = self.packed.get(&Arc::as_ptr(constant)).and_then(|all| all.iter().find(alike)) {
+                return (known.offset, known.sizes.clone());
+            }
+        }
+        let put = |to: &mut [u8]| packing.put_streams(weights, bias.map(|b| b.as_slice()), nonlinear.table(), to);
+        let (offset, sizes) = self.place(None, packing.total_bytes(), put);
+        if let Some((constant, range)) = shared {
+            let (range, packing, bias, table) = (range.clone(), *packing, bias.cloned(), table.cloned());
+            let packed = Packed {
+                _constant: Arc::downgrade(constant),
+                range,
+                packing,
+                bias,
+                table,
+                offset,
+                sizes: sizes.clone(),
+            };
+            self.packed.entry(Arc::as_ptr(constant)).or_default().push(packed);
+        }
+        (offset, sizes)
     }
 
     /// Places the block of streams that `put` writes to at most `most` bytes, all zero; it returns the size of each stream. Returns the
@@ -127,12 +184,15 @@ impl Emitter<'_> {
         }
         let (mut offset, sizes, apart) = match &self.layer.kind {
             Kind::Conv { weights, bias, nonlinear, .. } => {
-                let bias = bias.as_ref().filter(|_| self.layer.bias_number().is_none()).map(|b| b.as_slice());
-                let owner = Owner { operation: self.layer.name.clone(), coefficients: Arc::as_ptr(weights) };
-                let owner = Some(owner).filter(|_| self.conventions().pieces_stored_apart);
-                let table = nonlinear.table();
-                let put = |to: &mut [u8]| packing.put_streams(weights, bias, table, to);
-                let (offset, sizes) = kernel.place(owner, packing.total_bytes(), put);
+                let bias = bias.as_ref().filter(|_| self.layer.bias_number().is_none());
+                let (offset, sizes) = if self.conventions().pieces_stored_apart {
+                    let owner = Owner { operation: self.layer.name.clone(), coefficients: Arc::as_ptr(weights) };
+                    let bias = bias.map(|b| b.as_slice());
+                    let put = |to: &mut [u8]| packing.put_streams(weights, bias, nonlinear.table(), to);
+                    kernel.place(Some(owner), packing.total_bytes(), put)
+                } else {
+                    kernel.place_packed(weights, packing, bias, nonlinear)
+                };
                 (offset, sizes, true)
             }
             // All engines read the same table.

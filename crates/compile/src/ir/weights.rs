@@ -95,6 +95,11 @@ impl Halves {
         Halves::Shared(Arc::new(Tensor { shape: vec![count], data: Data::F16(values) }), 0..count)
     }
 
+    /// The constant that they are elements of, and which.
+    pub fn shared_range(&self) -> Option<(&Arc<Tensor>, &Range<usize>)> {
+        if let Halves::Shared(tensor, range) = self { Some((tensor, range)) } else { None }
+    }
+
     /// The coefficients of a range, without a copy for those of a constant.
     pub fn part(&self, range: Range<usize>) -> Halves {
         match self {
