@@ -234,6 +234,22 @@ impl Data {
         }
     }
 
+    /// The elements after a function, in fp16, converted in a buffer: pages of zeros would be written twice.
+    pub fn mapped_to_f16(&self, f: impl Fn(f32) -> f32) -> Vec<f16> {
+        const RUN: usize = 2048;
+        let (mut made, mut numbers, mut halves) = (Vec::with_capacity(self.len()), [0f32; RUN], [f16::ZERO; RUN]);
+        let _ = self.visit_rows(1, &mut |part| {
+            for part in part.chunks(RUN) {
+                let (numbers, halves) = (&mut numbers[..part.len()], &mut halves[..part.len()]);
+                numbers.iter_mut().zip(part).for_each(|(to, &x)| *to = f(x));
+                halves.convert_from_f32_slice(numbers);
+                made.extend_from_slice(halves);
+            }
+            ControlFlow::Continue(())
+        });
+        made
+    }
+
     /// Elements of that type from `i32`: floats round to nearest, narrower integers saturate, non-zero numbers are true.
     pub fn from_i32(dtype: DType, values: &[i32]) -> Data {
         match dtype {

@@ -3,10 +3,9 @@
 use anemone_net::compress::Compression;
 use anemone_net::{DType, Data, Tensor};
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 use half::vec::HalfFloatVecExt;
 use std::fmt::{Debug, Formatter};
-use std::ops::{ControlFlow, Deref, Range};
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// Constant coefficients of a convolution.
@@ -74,18 +73,7 @@ impl Halves {
                 other => Halves::Own(Vec::from_f32_slice(&other.to_f32())),
             };
         }
-        // Converted in a buffer: pages of zeros would be written twice.
-        const RUN: usize = 2048;
-        let (mut values, mut buffer) = (Vec::with_capacity(tensor.data.len()), [f16::ZERO; RUN]);
-        let _ = tensor.data.visit_rows(1, &mut |part| {
-            for part in part.chunks(RUN) {
-                let halves = &mut buffer[..part.len()];
-                halves.convert_from_f32_slice(part);
-                values.extend_from_slice(halves);
-            }
-            ControlFlow::Continue(())
-        });
-        Halves::Own(values)
+        Halves::Own(tensor.data.mapped_to_f16(|x| x))
     }
 
     /// The same as a constant of fp16, which copies share.

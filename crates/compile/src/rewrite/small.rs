@@ -12,7 +12,7 @@ use super::{Builder, Names};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
-use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, Unary, Value, ValueId, compress};
+use anemone_net::{Binary, DType, Data, Net, Op, OpKind, Tensor, Unary, Value, ValueId, compress};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -327,11 +327,15 @@ impl Grown {
         true
     }
 
-    /// Multiplies the weights that are not compressed, each on one of several threads.
+    /// Multiplies the weights that are not compressed, each on one of several threads. No pass behind this one computes with them, so
+    /// they become the fp16 numbers of the streams.
     fn finish(self, net: &mut Net) {
         net.values.par_iter_mut().enumerate().for_each(|(id, value)| {
             if let (Some(weights), Some(&exponent)) = (&value.data, self.later.get(&id)) {
-                value.data = Some(Arc::new(times_power(weights, exponent)));
+                let factor = power(exponent);
+                let data = Data::F16(weights.data.mapped_to_f16(|w| w * factor));
+                value.ty.dtype = DType::F16;
+                value.data = Some(Arc::new(Tensor { shape: weights.shape.clone(), data }));
             }
         });
     }
