@@ -156,10 +156,11 @@ fn dimension(text: &str) -> std::result::Result<(String, usize), String> {
 }
 
 fn shape(text: &str) -> std::result::Result<(String, Vec<usize>), String> {
-    let extents =
-        |list: &str| list.split(',').map(|n| n.trim().parse().ok().filter(|n| *n > 0)).collect::<Option<Vec<usize>>>();
+    let extents = |list: &str| {
+        list.split([',', 'x']).map(|n| n.trim().parse().ok().filter(|n| *n > 0)).collect::<Option<Vec<usize>>>()
+    };
     let pair = text.rsplit_once('=').and_then(|(name, list)| Some((name.to_string(), extents(list)?)));
-    pair.ok_or("INPUT=1,3,224,224 with extents of at least 1 expected".into())
+    pair.ok_or("INPUT=1,3,224,224 or INPUT=1x3x224x224 with extents of at least 1 expected".into())
 }
 
 fn value(text: &str) -> std::result::Result<(String, Vec<i64>), String> {
@@ -426,5 +427,16 @@ fn target(name: &str, model: &Model) -> Result<&'static Chip> {
                 .help("`ane check` lists the unsupported layers of each chip")
         }),
         _ => Ok(&chips::CHIPS[0]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn shapes_have_commas_or_crosses() {
+        let read = |text: &str| super::shape(text).ok();
+        assert_eq!(read("x=1,3, 8"), Some(("x".into(), vec![1, 3, 8])));
+        assert_eq!(read("x.1=1x3x8"), Some(("x.1".into(), vec![1, 3, 8])));
+        assert_eq!([read("x=1x0"), read("x=1xx3"), read("1x3")], [None, None, None]);
     }
 }

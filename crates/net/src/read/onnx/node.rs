@@ -33,6 +33,13 @@ pub const REFUSED: &[(&[&str], &str)] = &[
     (&["DictVectorizer", "CastMap", "ZipMap"], "maps are not tensors. Export without them (skl2onnx: zipmap=False)"),
 ];
 
+/// Domains without a translation, each with its reason and a suggestion.
+const REFUSED_DOMAINS: &[(&str, &str)] = &[(
+    "com.microsoft.nchwc",
+    "its weights are in blocks as wide as the vectors of the processor that ONNX Runtime saved the graph on. Save it with a graph \
+     optimization level of at most ORT_ENABLE_EXTENDED",
+)];
+
 /// A node under translation.
 pub struct Node<'n, 'a> {
     pub t: &'n mut Translator<'a>,
@@ -97,7 +104,8 @@ impl<'n, 'a> Node<'n, 'a> {
             return Ok(());
         }
         let op = n.node.op_type.as_str();
-        let reason = REFUSED.iter().find(|(names, _)| names.contains(&op)).map(|row| row.1);
+        let domain = REFUSED_DOMAINS.iter().find(|row| row.0 == n.node.domain).map(|row| row.1);
+        let reason = domain.or(REFUSED.iter().find(|(names, _)| names.contains(&op)).map(|row| row.1));
         Err(n.unsupported(match (reason, n.node.domain.as_str()) {
             (Some(reason), _) => reason.to_string(),
             (None, _) if known => "no translation for this operator".to_string(),

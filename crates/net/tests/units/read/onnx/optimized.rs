@@ -48,6 +48,13 @@ fn inverses_and_distances_of_the_optimizers_domain() {
 }
 
 #[test]
+fn weights_in_blocks_of_a_processor_are_refused() {
+    let floats: [(&[i64], &[f32]); 2] = [(&[1, 8, 1, 1], &[1.0; 8]), (&[8, 8, 1, 1], &[1.0; 64])];
+    let error = one_of("com.microsoft.nchwc", "Conv", &floats, &[], &[], 1).unwrap_err().to_string();
+    assert!(error.contains("ORT_ENABLE_EXTENDED"), "{error}");
+}
+
+#[test]
 fn convolutions_and_norms_with_channels_behind() {
     let all = |op: &str, floats: &[(&[i64], &[f32])], attributes: &[(&str, i64)], outputs: usize| {
         one_of("com.microsoft", op, floats, &[], attributes, outputs).unwrap()
