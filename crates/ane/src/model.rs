@@ -231,6 +231,9 @@ fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone
         anemone_net::Error::NoExtent { ref name, .. } => {
             malformed(path, &e).help(format!("--dim {name}=1, or another extent"))
         }
+        anemone_net::Error::OtherExtent { .. } => Diagnostic::new(Code::Usage, e.to_string())
+            .at(path.display())
+            .help("--shape INPUT=1,3,224,224 and --dim INPUT.AXIS=N take inputs of the model"),
         anemone_net::Error::ExtentsDiffer { .. } => Diagnostic::new(Code::BadTensor, e.to_string()).at(path.display()),
         anemone_net::Error::File { path: ref file, .. } => {
             malformed(path, &e).help(format!("`{file}` is expected beside the model: copy it there"))

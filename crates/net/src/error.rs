@@ -90,6 +90,8 @@ pub enum Error {
     NoFunction { name: String, known: String },
     #[error("input `{input}`: the shape {found:?} is not one that the model takes: {takes}")]
     InputShape { input: String, found: Vec<usize>, takes: String },
+    #[error("no input has the extent `{name}` that is given: {reason}")]
+    OtherExtent { name: String, reason: String },
     #[error("input `{input}`: axis {axis} has no extent; give one for `{name}`")]
     NoExtent { input: String, axis: usize, name: String },
     #[error("the dimension `{name}` is {first} in the array of one input and {second} in that of input `{input}`")]

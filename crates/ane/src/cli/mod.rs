@@ -429,14 +429,3 @@ fn target(name: &str, model: &Model) -> Result<&'static Chip> {
         _ => Ok(&chips::CHIPS[0]),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn shapes_have_commas_or_crosses() {
-        let read = |text: &str| super::shape(text).ok();
-        assert_eq!(read("x=1,3, 8"), Some(("x".into(), vec![1, 3, 8])));
-        assert_eq!(read("x.1=1x3x8"), Some(("x.1".into(), vec![1, 3, 8])));
-        assert_eq!([read("x=1x0"), read("x=1xx3"), read("1x3")], [None, None, None]);
-    }
-}

@@ -26,6 +26,23 @@ fn text_runs_on_the_engine_and_by_reference() {
     ane!("compile", mil, "-o", scratch.out("net.hwx")).fine();
 }
 
+#[test]
+fn shapes_have_commas_or_crosses() {
+    let scratch = Scratch::new();
+    let mil = scratch.file("net.mil", MIL.as_bytes());
+    for shape in ["x=1,64, 4,4", "x=1x64x4x4"] {
+        ane!("run", mil, "--reference", "--shape", shape).fine();
+    }
+    for (shape, reason) in [
+        ("x=1x63x4x4", "`x.1` that is given: the model gives `x` the shape [1, 64, 4, 4]"),
+        ("x=1x64x4x4x1", "`x.4` that is given: the model gives"),
+        ("z=1x64x4x4", "`z.0` that is given: the inputs are `x`"),
+    ] {
+        ane!("run", mil, "--reference", "--shape", shape).refused(2, "ANE2004", &[reason]);
+    }
+    ane!("run", mil, "--shape", "x=1x0").refused(2, "ANE2004", &["INPUT=1x3x224x224"]);
+}
+
 /// A product of a sum whose rows are channels of no task: the sum's operand is a slice of an input.
 const SLICED: &str = r#"program(1.0)
 {

@@ -19,7 +19,7 @@ const MANIFEST: &str = "Manifest.json";
 pub fn read_package(files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     options.without_values()?;
     let (spec, package) = open(files)?;
-    read_mlmodel(&spec, &package, options)
+    options.taken_by(read_mlmodel(&spec, &package, options)?)
 }
 
 /// The MIL program of a package, with all its functions; weights stay in their files.
@@ -100,7 +100,7 @@ fn mil_program(text: &[u8]) -> Result<Program, Error> {
 
 /// Reads a function of a MIL program.
 pub fn read_program(program: &Program, files: &dyn Files, options: &Options) -> Result<Reading, Error> {
-    translate(program, &ModelDescription::default(), Blobs::as_compiler(files), options)
+    options.taken_by(translate(program, &ModelDescription::default(), Blobs::as_compiler(files), options)?)
 }
 
 fn program_of(spec: &[u8]) -> Result<(Program, ModelDescription), Error> {

@@ -115,6 +115,35 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Refuses extents that the network does not have: the model fixes them, or has no such input. Names of symbolic dimensions are not looked
+    /// at, which only ONNX models have.
+    fn taken_by(&self, read: Reading) -> Result<Reading, Error> {
+        let net = &read.0;
+        let inputs = || net.inputs.iter().map(|&id| net.value(id));
+        let mut names: Vec<&String> = self.extents.keys().collect();
+        names.sort_unstable();
+        for name in names {
+            let Some((input, axis)) = name.rsplit_once('.') else { continue };
+            let Ok(axis) = axis.parse::<usize>() else { continue };
+            let reason = match inputs().find(|value| value.name == input) {
+                Some(value) if value.ty.shape.get(axis) == self.extents.get(name) => continue,
+                Some(value) => format!("the model gives `{input}` the shape {:?}", value.ty.shape),
+                // Computed lengths have names of values, which may end in a number too.
+                None if self.values.contains_key(input) || net.values.iter().any(|value| value.name == *name) => {
+                    continue;
+                }
+                None => {
+                    let names: Vec<&str> = inputs().map(|value| value.name.as_str()).collect();
+                    format!("the inputs are `{}`", names.join("`, `"))
+                }
+            };
+            return Err(Error::OtherExtent { name: name.clone(), reason });
+        }
+        Ok(read)
+    }
+}
+
 /// Reads a model file of any format; see [`read_mlmodel`], [`read_mil`], [`read_onnx`] and [`read_netplist`].
 pub fn read(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     read_shared(&Bytes::copy_from_slice(bytes), files, options)
@@ -126,7 +155,7 @@ pub fn read_shared(bytes: &Bytes, files: &dyn Files, options: &Options) -> Resul
     if format != Some(Format::Onnx) {
         options.without_values()?;
     }
-    match format {
+    let read = match format {
         Some(Format::MlModel) => read_mlmodel(bytes, files, options),
         Some(Format::Netplist) => read_netplist(bytes, files, options),
         Some(Format::Mil) => read_mil(bytes, files, options),
@@ -143,5 +172,6 @@ pub fn read_shared(bytes: &Bytes, files: &dyn Files, options: &Options) -> Resul
             place: "model".to_string(),
             reason: "neither a Core ML or ONNX model, nor MIL text, nor a property list".to_string(),
         }),
-    }
+    }?;
+    options.taken_by(read)
 }
