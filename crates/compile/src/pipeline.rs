@@ -82,7 +82,7 @@ passes! {
     DROP: 0 false "0b-drop-conversions" Work::Net(rewrite::drop_conversions), "ours",
         "conversions, identities, and reshapes and broadcasts without effect are removed";
     WHOLE: 1 true "0ba-scale-whole-sums" Work::Net(rewrite::scale_whole_sums), "ours",
-        "sums of integers that are scaled directly stay floats";
+        "sums of integers that are scaled directly stay floats, and addends in levels of their scale are added behind it";
     QUANTIZATION: 1 true "0bb-collapse-quant-dequant" Work::Net(rewrite::recognize_quantization),
         "book table 22.3, CollapseQuantDequant",
         "quantization that is spelled out becomes one rounding, and the operation behind it its scale";

@@ -19,6 +19,7 @@ pub(crate) mod forward;
 pub(crate) mod functions;
 pub(crate) mod gathers;
 pub(crate) mod heads;
+pub(crate) mod levels;
 mod logarithms;
 mod long_rows;
 pub(crate) mod lookups;

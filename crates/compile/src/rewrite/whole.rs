@@ -1,7 +1,7 @@
 //! Integer products whose sums are scaled to floats directly: the conversion in between is dropped, since the sums are integers, and a
 //! power of two keeps them within fp16.
 
-use super::{Builder, Names};
+use super::{Builder, Names, levels};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -17,6 +17,7 @@ const LONGEST_PROOF: usize = 8;
 
 /// `mul(cast(product(x, w)), s)` of integers becomes `mul(product(x, w / 2^k), s * 2^k)`; dynamic quantization has this form.
 pub fn scale_whole_sums(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    levels::add_behind_scales(net, reasons);
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
     let uses = net.read_counts();

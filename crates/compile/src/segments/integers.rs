@@ -6,7 +6,7 @@
 
 use super::is_exact;
 use crate::error::Error;
-use crate::rewrite::whole::LARGEST_WHOLE;
+use crate::rewrite::{levels, whole::LARGEST_WHOLE};
 use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, ScatterMode, Unary, ValueId};
 use half::f16;
 use std::collections::HashMap;
@@ -36,6 +36,7 @@ pub(super) fn beyond_half(net: &Net) -> Vec<usize> {
         return Vec::new();
     }
     let ranges = ranges(net);
+    let replaced = levels::replaced(net);
     let of = |id: ValueId| range(net, &ranges, id);
     let outside = net.outputs.iter().copied().chain(net.states.iter().map(|state| state.output));
     let mut needs: HashMap<ValueId, Need> = outside.map(|id| (id, Need::Exact)).collect();
@@ -43,6 +44,7 @@ pub(super) fn beyond_half(net: &Net) -> Vec<usize> {
     for (at, op) in net.ops.iter().enumerate().rev() {
         let needed = op.outputs.iter().filter_map(|id| needs.get(id)).copied().fold(Need::Near, most);
         let own = match is_exact(net, op) {
+            true if replaced.contains(&at) => Some(Need::Near),
             true => on_engine(net, op, needed, &of),
             false => Some(of_reader(net, op)),
         };
