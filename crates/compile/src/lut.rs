@@ -212,9 +212,9 @@ impl Table {
         Table::steps("choice.negative", [-tiny, 0.0, negative, other])
     }
 
-    /// One number up to an fp16 number, another from the next one on.
-    pub fn step(last: f16, next: f16, [low, high]: [f32; 2]) -> Table {
-        Table::steps("step", [last.to_f32(), next.to_f32(), low, high])
+    /// The argument where it is greater than an fp16 number, else zero.
+    pub fn above(last: f16) -> Table {
+        Table::clamp("above", [last.to_f32(), INF, 0.0, INF], 1.0)
     }
 
     /// One number for finite negative arguments, another for all others.

@@ -116,7 +116,7 @@ passes! {
     ADDENDS: 1 true "0eaa-join-addends" Work::Net(rewrite::join_addends), "ours",
         "two constants that are added to a value one after the other become one";
     FORWARD: 1 true "0eb-forward-affines" Work::Net(rewrite::forward_affines), "ours",
-        "per-column addends and factors are absorbed by the products behind them";
+        "per-column addends and factors are absorbed by the products behind them, and factors of channels by convolutions";
     LOOKUPS: 1 true "0eba-join-lookups" Work::Net(rewrite::join_lookups), "ours",
         "rows of several tables at computed positions are gathered at once";
     COLUMNS: 1 true "0ebaa-select-columns" Work::Target(rewrite::select_columns), "ours",

@@ -337,7 +337,7 @@ const FEWER: [(&str, &[&str], &str, usize); 24] = [
         "a convolution above a threshold",
         &["f16[1, 3, 6, 6]"],
         "const %w: f16[4, 3, 3, 3] = [W108]\n  const %l: f16[1] = [7.0]\n  const %z: f16[1] = [0.0]\n  %c: f16[1, 4, 6, 6] = conv(%x0, %w) strides=[1, 1] pads=[[1, 1], [1, 1]] dilations=[1, 1] groups=1\n  %g: bool[1, 4, 6, 6] = greater_equal(%c, %l)\n  %y: f16[1, 4, 6, 6] = select(%g, %c, %z)",
-        3,
+        1,
     ),
     (
         "means of windows of several extents",

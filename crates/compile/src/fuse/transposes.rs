@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 /// Lets layers of the neural engine exchange channels and columns of their output, if the only reader of the result is a copy that does
 /// nothing else (the book, table 22.3: `ZinMirNETransposeFusion`).
 ///
-/// Barriers: other readers, results in parts, interleaved channels, other axes, sums over windows or with computed
-/// coefficients.
+/// Barriers: other readers, results in parts, interleaved channels, other axes, windows of single channels, sums with
+/// computed coefficients.
 pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     if options.conventions().inverse_transposes_cancel {
         cancel(graph, options, reasons);
@@ -44,7 +44,7 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
         let before = &graph.layers[writer];
         let turns = copy.transpose && Epilogue::step(&copy.kind) == Some(Epilogue::UNIT) && copy.source_interleave == 1;
         let alone = reads[buffer] == 1 && graph.buffers[buffer].role == Role::Scratch;
-        let free = by_element(before) && !before.transpose && before.interleave == 1 && copy.interleave == 1;
+        let free = stores_in_any_order(before) && !before.transpose && before.interleave == 1 && copy.interleave == 1;
         // The target must not be written before others that write it in between.
         let target = copy.result.buffer;
         let apart = touched.get(&target).is_none_or(|all| all.range(writer + 1..at).next().is_none());
@@ -54,6 +54,9 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
         // A copy may read planes as single rows.
         let mut sources = before.sources.clone();
         if before.result.elements() != source.elements() {
+            if has_window(before) {
+                continue;
+            }
             let rows = before.sources.iter().map(as_one_row).collect::<Option<_>>();
             let same = as_one_row(&before.result).is_some_and(|row| row.elements() == source.elements());
             let Some(rows) = rows.filter(|_| same) else { continue };
@@ -264,12 +267,17 @@ fn as_row(graph: &mut Graph, writer: usize, column: &View4) -> Option<View4> {
     Some(row)
 }
 
-/// Returns true for a layer without a window: each result element depends on the source elements at its position, by a function or a
-/// product with constant coefficients.
-fn by_element(layer: &Layer) -> bool {
+/// Returns true for a layer whose result the neural engine stores in any order: of a function, or of sums over all channels with constant
+/// coefficients.
+fn stores_in_any_order(layer: &Layer) -> bool {
     match &layer.kind {
         Kind::Neuron { .. } => true,
-        Kind::Conv { window, connect: Connect::Dense, .. } => *window == Window::UNIT && layer.result.groups() == 1,
+        Kind::Conv { connect: Connect::Dense, .. } => layer.result.groups() == 1,
         _ => false,
     }
+}
+
+/// Returns true for a layer whose results depend on several places of its source.
+fn has_window(layer: &Layer) -> bool {
+    matches!(&layer.kind, Kind::Conv { window, .. } if *window != Window::UNIT)
 }

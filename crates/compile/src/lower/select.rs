@@ -48,8 +48,7 @@ impl Lowerer<'_> {
         }
         if let Some(table) = self.threshold(c, [x, y]) {
             let (from, to) = (self.view(x)?, self.result(out));
-            let bound = self.tabled("bound", table, 0.0, 1.0, &from)?;
-            return self.rectified(PlanarOp::Min, Affine::UNIT, &from, &bound, &to);
+            return self.table(table, 0.0, 1.0, &from, &to);
         }
         match (self.uniform(x), self.uniform(y)) {
             (Some(x), Some(y)) => {
@@ -73,8 +72,7 @@ impl Lowerer<'_> {
             })
     }
 
-    /// For `x` where it is above a number that is not negative, else zero: the table of an upper bound of `x`, which is infinite or zero. A ReLU
-    /// behind the minimum makes zeros of what is below, and of NaN.
+    /// The table of `x` where it is above a number, else zero. NaN stays, as it does in a ReLU.
     fn threshold(&self, c: ValueId, [x, y]: [ValueId; 2]) -> Option<Table> {
         let made = self.links.maker(c)?;
         let (OpKind::Binary(f), &[compared, number]) = (&made.kind, made.inputs.as_slice()) else { return None };
@@ -94,7 +92,7 @@ impl Lowerer<'_> {
         let next =
             (near.saturating_sub(1)..=near + 1).map(f16::from_bits).find(|&value| passes(value) == Some(true))?;
         let last = if next.to_bits() == 0 { f16::from_bits(0x8001) } else { f16::from_bits(next.to_bits() - 1) };
-        next.is_finite().then(|| Table::step(last, next, [0.0, INF]))
+        next.is_finite().then(|| Table::above(last))
     }
 
     /// The value of a constant whose elements are all one number, in fp16; finite numbers beyond its range saturate.

@@ -79,7 +79,7 @@ fn absorb(
     let rank = shape.len();
     let made = &net.value(net.ops[at].outputs[0]).ty.shape;
     let channel_axis = match net.ops[at].kind {
-        OpKind::Conv { .. } if at == last => 1,
+        OpKind::Conv { .. } | OpKind::ConvTranspose { .. } if at == last => 1,
         OpKind::Linear if at == last => rank.wrapping_sub(1),
         // The columns of the product must still be the innermost axis with more than one element.
         OpKind::Linear => shape.iter().rposition(|&n| n > 1).filter(|&a| Some(&shape[a]) == made.last())?,
@@ -95,7 +95,11 @@ fn absorb(
             None => return None,
         },
     };
-    if weights.shape[0] != channels || bias.len() != channels {
+    let outputs = match net.ops[at].kind {
+        OpKind::ConvTranspose { groups, .. } => weights.shape[1] * groups,
+        _ => weights.shape[0],
+    };
+    if outputs != channels || bias.len() != channels {
         return None;
     }
     let combine = |f: fn(f32, f32) -> f32| bias.iter().zip(&values).map(|(&b, &v)| f(b, v)).collect::<Vec<f32>>();
@@ -109,13 +113,25 @@ fn absorb(
     }
     let mut scaled = None;
     if f == Binary::Mul {
-        let data = weights.data.to_f32();
+        let mut data = weights.data.to_f32();
         let per_output = data.len() / channels;
+        // Weights of transposed convolutions have their input channels first.
+        let exchanged = match net.ops[at].kind {
+            OpKind::ConvTranspose { groups, .. } => Some([groups, weights.shape[0] / groups, channels / groups]),
+            _ => None,
+        };
+        if let Some(axes) = exchanged {
+            data = exchange(&data, axes);
+        }
         let product: Vec<f32> = data.iter().enumerate().map(|(i, w)| w * values[i / per_output]).collect();
         let precise = stays_precise(&product, per_output, &data, |i| values[i / per_output], &made);
         if !stays_finite(&product, &[&data, &values]) || !stays_normal(&product) || !precise {
             return None;
         }
+        let product = match exchanged {
+            Some([groups, inputs, outputs]) => exchange(&product, [groups, outputs, inputs]),
+            None => product,
+        };
         scaled = Some(Tensor { shape: weights.shape.clone(), data: Data::F32(product) });
     }
     let name = net.ops[at].name.clone();
@@ -131,6 +147,21 @@ fn absorb(
     conv.inputs.push(id);
     net.ops[last].outputs = vec![out];
     Some(at)
+}
+
+/// Weights of some groups with the two axes behind that of the groups exchanged.
+fn exchange(data: &[f32], [groups, first, second]: [usize; 3]) -> Vec<f32> {
+    let taps = data.len() / (groups * first * second).max(1);
+    let mut out = Vec::with_capacity(data.len());
+    for group in data.chunks((first * second * taps).max(1)) {
+        for j in 0..second {
+            for i in 0..first {
+                let at = (i * second + j) * taps;
+                out.extend_from_slice(&group[at..at + taps]);
+            }
+        }
+    }
+    out
 }
 
 /// The constant as one number per channel, or one for all channels; `None` otherwise.

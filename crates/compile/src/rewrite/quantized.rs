@@ -25,7 +25,7 @@ pub fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks)
     graph.bound_roundings(net, reasons);
     let mut found: Vec<Found> = (0..net.ops.len()).filter_map(|at| graph.find(net, at)).collect();
     for one in &mut found {
-        one.undone = graph.undone(net, one);
+        one.undone = if net.outputs.contains(&one.result) { None } else { graph.undone(net, one) };
     }
     let mut names = Names::of(net);
     let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
@@ -48,7 +48,17 @@ pub fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks)
             }
             undone if one.is_narrow() => {
                 reasons.say(|| format!("{name}: quantization as one rounding"));
-                builder.quantize(one, undone.as_ref(), &mut replace);
+                let made = builder.quantize(one, undone.as_ref(), &mut replace);
+                added.extend(builder.ops.drain(..).map(|op| (one.at, op)));
+                // An output of the network stays the result of an operation.
+                if graph.outputs.contains(&one.result) {
+                    let op = &mut net.ops[one.at];
+                    if op.kind != OpKind::Cast {
+                        op.kind = OpKind::Unary(Unary::Identity);
+                    }
+                    op.inputs = vec![made];
+                }
+                continue;
             }
             _ => {
                 if let Some((at, quotient)) = one.quotient
@@ -202,7 +212,7 @@ impl Graph {
             _ => false,
         };
         let narrow = matches!(op.kind, OpKind::Cast).then(|| net.value(result).ty.dtype.narrow_range()).flatten();
-        if !ends || self.outputs.contains(&result) {
+        if !ends {
             return None;
         }
         let (mut min, mut max) =
@@ -373,8 +383,8 @@ impl Graph {
 }
 
 impl Builder<'_> {
-    /// Puts the quantization in place; readers of its result read that of the rounding.
-    fn quantize(&mut self, found: &Found, undone: Option<&Undone>, replace: &mut HashMap<ValueId, ValueId>) {
+    /// Puts the quantization in place; readers of its result read that of the rounding, which is returned.
+    fn quantize(&mut self, found: &Found, undone: Option<&Undone>, replace: &mut HashMap<ValueId, ValueId>) -> ValueId {
         let mut id = found.operand;
         if let Some(factor) = &found.factor {
             let factor = self.constant_of("reciprocal", factor.clone());
@@ -386,13 +396,14 @@ impl Builder<'_> {
             let scale = self.constant("scale", vec![1], vec![undone.scale]);
             id = self.like(found.operand, OpKind::Binary(Binary::Mul), &[id, scale]);
             replace.extend(undone.results.iter().map(|&result| (result, id)));
-            return;
+            return id;
         }
         if found.zero != 0.0 {
             let zero = self.constant("zero", vec![1], vec![found.zero]);
             id = self.like(found.operand, OpKind::Binary(Binary::Add), &[id, zero]);
         }
         replace.insert(found.result, id);
+        id
     }
 
     /// Appends an operation with a float result that has the extents of `like`.

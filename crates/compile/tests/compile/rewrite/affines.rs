@@ -96,3 +96,32 @@ fn factors_of_columns_go_through_reshapes() {
 "#,
     );
 }
+
+#[test]
+fn transposed_convolutions_have_input_channels_first() {
+    let kind = "strides=[1, 1] pads=[[0, 0], [0, 0]] output_pads=[0, 0] dilations=[1, 1] groups=1";
+    becomes(
+        absorb_affines,
+        &format!(
+            r#"net "n" {{
+  input %x: f16[1, 3, 2, 2]
+  const %w: f16[3, 2, 1, 1] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+  %p: f16[1, 2, 2, 2] = conv_transpose(%x, %w) {kind}
+  const %g: f16[2, 1, 1] = [2.0, 3.0]
+  %y: f16[1, 2, 2, 2] = mul(%p, %g)
+  output %y
+}}
+"#
+        ),
+        &format!(
+            r#"net "n" {{
+  input %x: f16[1, 3, 2, 2]
+  const %p.weight: f32[3, 2, 1, 1] = [2.0, 6.0, 6.0, 12.0, 10.0, 18.0]
+  const %p.bias: f32[2] = [0.0, 0.0]
+  %y: f16[1, 2, 2, 2] = conv_transpose(%x, %p.weight, %p.bias) {kind} name="p"
+  output %y
+}}
+"#
+        ),
+    );
+}

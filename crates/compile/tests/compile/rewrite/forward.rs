@@ -124,3 +124,52 @@ fn factors_move_behind_products_of_bounded_operands() {
     assert_eq!(scores("tanh"), ["matmul", "mul", "softmax"]);
     assert_eq!(scores("relu"), ["mul", "mul", "matmul", "softmax"]);
 }
+
+#[test]
+fn factors_of_channels_go_into_the_convolutions_behind() {
+    let conv = "strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=2";
+    becomes(
+        forward_affines,
+        &format!(
+            r#"net "n" {{
+  input %x: f16[1, 4, 2, 2]
+  const %g: f16[1, 4, 1, 1] = [2.0, 3.0, 4.0, 5.0]
+  const %w: f16[2, 2, 1, 1] = [1.0, 1.0, 0.5, -1.0]
+  %s: f16[1, 4, 2, 2] = mul(%x, %g)
+  %y: f16[1, 2, 2, 2] = conv(%s, %w) {conv}
+  output %y
+}}
+"#
+        ),
+        &format!(
+            r#"net "n" {{
+  input %x: f16[1, 4, 2, 2]
+  const %y.weight: f32[2, 2, 1, 1] = [2.0, 3.0, 2.0, -5.0]
+  %y: f16[1, 2, 2, 2] = conv(%x, %y.weight) {conv}
+  output %y
+}}
+"#
+        ),
+    );
+}
+
+/// The gain of the layer before it holds a factor, and zeros around the operand are not those of an addend.
+#[test]
+fn factors_with_a_gain_and_addends_stay_before_convolutions() {
+    let conv = "strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1";
+    for step in ["mul(%t, %g)", "add(%t, %g)"] {
+        let kept = format!(
+            r#"net "n" {{
+  input %x: f16[1, 1, 2, 2]
+  const %g: f16[1] = [2.0]
+  const %w: f16[1, 1, 1, 1] = [3.0]
+  %t: f16[1, 1, 2, 2] = mul(%x, %x)
+  %s: f16[1, 1, 2, 2] = {step}
+  %y: f16[1, 1, 2, 2] = conv(%s, %w) {conv}
+  output %y
+}}
+"#
+        );
+        becomes(forward_affines, &kept, &kept);
+    }
+}
