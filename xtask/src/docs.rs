@@ -124,11 +124,12 @@ fn documents() -> Result<Vec<(String, String)>, String> {
         .ok_or(format!("docs/frontends.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/frontends.md".into(), frontends));
     let mut compiler = repo::read("docs/compiler.md")?;
-    compiler = with_part(&compiler, &passes::effects()?)
+    compiler = with_files(compiler, "docs/compiler.md", 0, &["epilogues"])?;
+    compiler = with_nth_part(&compiler, 1, &passes::effects()?)
         .ok_or(format!("docs/compiler.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push((
         "docs/compiler.md".into(),
-        with_files(compiler, "docs/compiler.md", 1, &["functions", "allocations", "traffic", "aims", "weights"])?,
+        with_files(compiler, "docs/compiler.md", 2, &["functions", "allocations", "traffic", "aims", "weights"])?,
     ));
     let files =
         ["networks", "networks-popular", "networks-further", "networks-rarer", "networks-newer", "networks-shipped"];

@@ -13,6 +13,7 @@ mod dialect_tiles;
 mod dialect_words;
 mod dialects;
 mod differential;
+mod epilogues;
 mod extended;
 mod few_tasks;
 mod fingerprint;
