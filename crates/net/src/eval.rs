@@ -13,6 +13,7 @@ mod indexing;
 pub(crate) mod linear;
 mod looped;
 mod movement;
+mod rounding;
 mod statistics;
 mod window;
 
@@ -22,7 +23,7 @@ use crate::graph::{DType, Data, Net, Tensor, TensorType, ValueId};
 use crate::infer::infer;
 use crate::native;
 use crate::ops::OpKind;
-use half::f16;
+use rounding::{Round, whole_numbers};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -53,6 +54,12 @@ pub fn eval_dithered(net: &Net, inputs: &[Tensor], seed: u32) -> Result<Vec<Tens
     walk(net, inputs, Round::Dithered(seed), &mut |_, _| {})
 }
 
+/// As [`eval_rounded`], with the digits of fp16 and the exponents of `f32`: the loss of precision alone, for networks with numbers that fp16 does
+/// not represent, such as a divisor's least value of 1e-12.
+pub fn eval_shortened(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    walk(net, inputs, Round::Digits, &mut |_, _| {})
+}
+
 /// As [`eval_rounded`], calling `trace` with the name and data of every input and every rounded result, in definition order.
 pub fn eval_rounded_traced(
     net: &Net,
@@ -66,34 +73,6 @@ pub fn eval_rounded_traced(
 pub fn eval_traced(net: &Net, inputs: &[Tensor], trace: &mut dyn FnMut(&str, &Tensor)) -> Result<Vec<Tensor>, Error> {
     walk(net, inputs, Round::Nothing, trace)
 }
-
-/// Values that are rounded to fp16: none, all, or those declared fp16.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Round {
-    Nothing,
-    Half,
-    /// All, in a direction that a seed chooses near the middle of two fp16 numbers.
-    Dithered(u32),
-    Declared,
-}
-
-impl Round {
-    /// Returns true if all floats are rounded.
-    fn all(self) -> bool {
-        matches!(self, Round::Half | Round::Dithered(_))
-    }
-
-    /// The data of a value, rounded as its type demands. `at`: position of the value in the net.
-    fn apply(self, buffer: Buffer, ty: &TensorType, at: u32) -> Buffer {
-        match self {
-            Round::Dithered(seed) => buffer.dithered(seed ^ at.wrapping_mul(STEP)).rounded(true),
-            _ => buffer.rounded(self == Round::Half || self == Round::Declared && ty.dtype == DType::F16),
-        }
-    }
-}
-
-/// Odd factor by which consecutive numbers are spread over all of 32 bits.
-const STEP: u32 = 0x9e37_79b9;
 
 fn walk(
     net: &Net,
@@ -222,61 +201,6 @@ fn load(net: &Net, values: &mut [Option<Arc<Buffer>>], id: ValueId) -> Arc<Buffe
 enum Buffer {
     Float(Vec<f32>),
     Integer(Vec<i32>),
-}
-
-/// Half of the least distance of fp16 numbers, relative to them.
-const HALF_STEP: f32 = 1.0 / 4096.0;
-
-impl Buffer {
-    /// Floats rounded to fp16 if `half`.
-    fn rounded(mut self, half: bool) -> Buffer {
-        if let (Buffer::Float(data), true) = (&mut self, half) {
-            data.iter_mut().for_each(|x| *x = f16::from_f32(*x).to_f32());
-        }
-        self
-    }
-
-    /// Floats changed by less than half of the distance of fp16 numbers, by a seed.
-    fn dithered(mut self, seed: u32) -> Buffer {
-        if let Buffer::Float(data) = &mut self {
-            let mut state = seed;
-            for x in data {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let draw = (state >> 8) as f32 / (1 << 23) as f32 - 1.0;
-                *x += *x * draw * HALF_STEP;
-            }
-        }
-        self
-    }
-
-    /// Floats with the digits of fp16 and a wider range: sums of integers exceed fp16 until their scale, and compiled programs move the
-    /// scale before the sum.
-    fn rounded_whole(mut self) -> Buffer {
-        if let Buffer::Float(data) = &mut self {
-            for x in data {
-                let unit = if x.abs() < f16::MAX.to_f32() { 1.0 } else { 65536.0 };
-                *x = f16::from_f32(*x / unit).to_f32() * unit;
-            }
-        }
-        self
-    }
-}
-
-/// Floats that stand for integers, by value: conversions of integers, and results that only conversions to integers read.
-fn whole_numbers(net: &Net) -> Vec<bool> {
-    let (mut made, mut read) = (vec![false; net.values.len()], vec![false; net.values.len()]);
-    let mut others = net.read_counts();
-    let is_float = |id: ValueId| net.value(id).ty.dtype.is_float();
-    let is_whole = |id: ValueId| !is_float(id) && net.value(id).ty.dtype != DType::Bool;
-    for op in net.ops.iter().filter(|op| op.kind == OpKind::Cast) {
-        let (from, to) = (op.inputs[0], op.outputs[0]);
-        made[to.0 as usize] = is_whole(from) && is_float(to);
-        if is_float(from) && is_whole(to) {
-            read[from.0 as usize] = true;
-            others[from.0 as usize] -= 1;
-        }
-    }
-    (0..made.len()).map(|at| made[at] || read[at] && others[at] == 0).collect()
 }
 
 impl From<&Data> for Buffer {

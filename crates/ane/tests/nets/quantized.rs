@@ -132,3 +132,14 @@ fn levels_that_rounding_moves_are_a_cost_of_rounding() {
     assert_eq!(cost("  %y: f32[1] = round(%x)\n"), (0.0, Some(1.0)));
     assert_eq!(cost("  %y: f32[1] = relu(%x)\n").1, None);
 }
+
+/// A divisor's least value is zero in fp16, which makes NaN of a quotient that programs compute: digits alone are rounded then.
+#[test]
+fn the_cost_of_rounding_is_known_beyond_the_range_of_fp16() {
+    let net = "net \"n\" {\n  input %x: f32[2]\n  const %e: f32[] = [0.000000000001]\n  %m: f32[2] = max(%x, %e)\n  %q: f32[2] = div(%x, %m)\n  \
+               %s: f32[1] = reduce_sum(%q) axes=[0] keep_dims=true\n  %y: f32[2] = add(%s, %x)\n  output %y\n}\n";
+    let net = text::parse(net, &[]).expect("parses");
+    let inputs = [("x".to_string(), Array { shape: vec![2], data: vec![0.0, 0.1] })];
+    let cost = rounding_cost(&net, &inputs, "y").expect("evaluated").max;
+    assert!(cost > 1e-4 && cost < 1e-3, "{cost}");
+}
