@@ -83,6 +83,18 @@ pub static OTHERS: &[(&str, Scalar, [f64; 2])] = &[
     ("cos", f64::cos, [-4.0, 4.0]),
 ];
 
+/// Argument beyond which activations are straight lines.
+const FAR: f64 = 64.0;
+
+/// The slope of a function that becomes a straight line other than a constant on either side; the larger one of both sides.
+pub(crate) fn slope(f: &impl Fn(f64) -> f64) -> Option<f64> {
+    let on_side = |x: f64| {
+        let (near, far) = (f(x) - f(0.0), f(2.0 * x) - f(0.0));
+        (near != 0.0 && (far / near - 2.0).abs() < 0.1).then_some((near / x).abs())
+    };
+    [FAR, -FAR].into_iter().filter_map(on_side).reduce(f64::max)
+}
+
 /// Errors of building a piecewise linear function from knots.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChainError {

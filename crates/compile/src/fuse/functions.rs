@@ -6,7 +6,7 @@
 //! one rounding, else as [`Activations`] says.
 
 use super::retain;
-use crate::functions::FUNCTIONS;
+use crate::functions::{FUNCTIONS, slope};
 use crate::ir::*;
 use crate::lut::{Lookup, Table};
 use crate::options::{Activations, Options};
@@ -54,7 +54,7 @@ struct Region {
     error: f64,
     /// The same, greater where usual values are small: functions that are zero at zero make small values of small arguments.
     usual_error: f64,
-    /// True if its value at zero is zero.
+    /// True if small values of it matter: its value at zero is zero, or it grows without bound from there.
     is_zero_at_zero: bool,
 }
 
@@ -358,13 +358,16 @@ fn tabled(graph: &Graph, uses: &Uses, candidate: Candidate, known: &mut Known) -
     let (layers, argument) = candidate;
     let end = layers[0];
     let (table, error) = known.entry(text(&steps)).or_insert_with(|| fit(graph, &steps, &layers)).clone()?;
-    let is_zero_at_zero = f(0.0) == 0.0;
+    // An affine behind a hard swish scales and moves its values, and leaves it the activation that it is: one of many.
+    let (rest, slope) = (f(0.0), slope(&f));
+    let is_zero_at_zero = rest == 0.0 || slope.is_some();
+    let own_error = slope.map_or(error, |slope| error.max((error / slope).min(SMALL_ERROR)));
     let usual = graph.usual.get(&argument.buffer).map_or(1.0, |&usual| f64::from(usual));
     let averaged = averaged(graph, uses, end);
     let least = if averaged { LEAST_USUAL_OF_MEANS } else { LEAST_USUAL };
-    let size = f(usual).abs().max(f(-usual).abs()) / least;
+    let size = (f(usual) - rest).abs().max((f(-usual) - rest).abs()) / least;
     let relative = is_zero_at_zero && error > 0.0 && size < 1.0;
-    let usual_error = if relative { error / size } else { error };
+    let usual_error = if relative { own_error.max(error / size) } else { own_error };
     Some(Region { end, layers, argument, table, error, usual_error, is_zero_at_zero })
 }
 
@@ -407,7 +410,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     let small = [(false, TOTAL_ERROR), (true, TOTAL_ERROR_AT_ZERO)].map(|(at_zero, total)| {
         small_error(regions.iter().filter(|r| r.is_zero_at_zero == at_zero).map(|r| r.usual_error).collect(), total)
     });
-    let steps = cheap_steps(graph, &regions);
+    let steps = cheap_steps(graph, &regions, small[1]);
     for (found, as_steps) in regions.into_iter().zip(steps) {
         let most = match options.activations {
             Activations::Fused => MOST_ERROR,
@@ -435,8 +438,9 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
 }
 
 /// Marks functions that stay steps under [`Activations::Auto`]: those from which only elementwise layers lead to an output, where no sum
-/// averages the errors of a table, and those of few elements. None is marked if the steps are many layers.
-fn cheap_steps(graph: &Graph, regions: &[Region]) -> Vec<bool> {
+/// averages the errors of a table, and those of few elements. If the steps are many layers, only functions with
+/// small values are marked whose tables `small` admits, the largest error of those; none if these are many too.
+fn cheap_steps(graph: &Graph, regions: &[Region], small: f64) -> Vec<bool> {
     let mut direct: Vec<bool> = graph.buffers.iter().map(|b| b.role == Role::Output).collect();
     for layer in graph.layers.iter().rev() {
         let each = match &layer.kind {
@@ -453,9 +457,14 @@ fn cheap_steps(graph: &Graph, regions: &[Region]) -> Vec<bool> {
         let elements = result.width * result.axes.iter().map(|a| a.extent).product::<usize>();
         r.usual_error > ROUNDING && (elements <= FEW_ELEMENTS || direct[result.buffer.0 as usize])
     };
-    let marks: Vec<bool> = regions.iter().map(marked).collect();
-    let more: usize = regions.iter().zip(&marks).filter(|(_, on)| **on).map(|(r, _)| r.layers.len() - 1).sum();
-    if more * FEW_LAYERS <= graph.layers.len() { marks } else { vec![false; regions.len()] }
+    // Beside many steps, those of tables that only the sum of all errors would admit.
+    let rare = |r: &Region| r.is_zero_at_zero && r.usual_error <= small && marked(r);
+    let few = |marks: &[bool]| {
+        let more: usize = regions.iter().zip(marks).filter(|(_, on)| **on).map(|(r, _)| r.layers.len() - 1).sum();
+        more * FEW_LAYERS <= graph.layers.len()
+    };
+    let choices = [regions.iter().map(marked).collect::<Vec<_>>(), regions.iter().map(rare).collect()];
+    choices.into_iter().find(|marks| few(marks)).unwrap_or_else(|| vec![false; regions.len()])
 }
 
 /// Largest admitted error of a table: at most [`SMALL_ERROR`], and such that all errors up to it sum to at most `total`.

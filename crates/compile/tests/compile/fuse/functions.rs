@@ -79,3 +79,34 @@ fn small_values_that_are_averaged_stay_steps() {
     assert_eq!([0.125, 0.015625].map(|weight| tasks(weight, mean) - 1), [1, 4]);
     assert_eq!([0.125, 0.015625].map(|weight| tasks(weight, product) - 1), [1, 1]);
 }
+
+/// Tables of many hard swishes are off by more than a network admits, and a factor and an addend behind each change nothing of that.
+#[test]
+fn a_scaled_activation_counts_as_the_activation() {
+    let _verified = verify_passes();
+    let tasks = |count: usize, factor: f32| {
+        let weights = vec!["0.125"; 256].join(", ");
+        let part = |i: usize| {
+            format!(
+                r#"  %c{i}: f16[1, 16, 32, 32] = conv(%h{i}, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1
+  %g{i}: f16[1, 16, 32, 32] = sigmoid_hard(%c{i}) alpha=0.16666667 beta=0.5
+  %m{i}: f16[1, 16, 32, 32] = mul(%c{i}, %g{i})
+  %s{i}: f16[1, 16, 32, 32] = mul(%m{i}, %f)
+  %h{}: f16[1, 16, 32, 32] = add(%s{i}, %o)
+"#,
+                i + 1
+            )
+        };
+        let parts: String = (0..count).map(part).collect();
+        let net = format!(
+            "net \"n\" {{\n  input %h0: f16[1, 16, 32, 32]\n  const %w: f16[16, 16, 1, 1] = [{weights}]\n  const %f: f16[] = [{factor}]\n  \
+             const %o: f16[] = [0.05]\n{parts}  %y: f16[1, 16, 32, 32] = conv(%h{count}, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] \
+             dilations=[1, 1] groups=1\n  output %y\n}}\n"
+        );
+        let net = anemone_net::text::parse(&net, &[]).expect("a network");
+        compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("a program").tasks().expect("a stream").len()
+    };
+    assert_eq!([tasks(1, 0.5), tasks(1, 0.3)], [2, 2]);
+    let many = [1.0, 0.5, 0.3].map(|factor| tasks(6, factor));
+    assert!(many.iter().all(|&count| count >= 19), "{many:?}");
+}
