@@ -3,10 +3,11 @@
 
     python3 -m venv venv && venv/bin/pip install onnxruntime onnx numpy
     cargo build --release && venv/bin/python scripts/fuzz_onnxruntime.py --cases 2000 [--seed 0]
-    venv/bin/python scripts/fuzz_onnxruntime.py --cases 2000 --wide --ways reference,fast,exact
+    venv/bin/python scripts/fuzz_onnxruntime.py --cases 2000 --draw graphs --ways reference,fast,exact
 
-`--wide` draws small graphs of a longer list of operators (scripts/onnx_draws.py). `--ways` also runs what is compiled for the M1, by
-the bounds of scripts/onnx_compare.py.
+`--draw graphs` draws small graphs of a longer list of operators (onnx_graphs.py); `attributes` draws attributes, opsets and optional
+operands that are rarely used (onnx_attributes.py); `operators` draws the operators and operands that no other draw reaches
+(onnx_operators.py). `--ways` also runs what is compiled for the M1, by the bounds of onnx_compare.py.
 
 By hand, not part of `.ci/run`. What either side refuses is counted; a difference is printed with its seed, and the model stays
 in --keep. A difference of which the run warns counts as `warned`. Where the standard leaves a result open, OPEN says so, and the
@@ -27,9 +28,9 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-import onnx_draws
-import onnx_rare
-import onnx_seldom
+import onnx_attributes
+import onnx_graphs
+import onnx_operators
 from onnx_compare import difference
 
 FLOATS = [TensorProto.FLOAT, TensorProto.FLOAT16]
@@ -43,6 +44,7 @@ REDUCE = "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceSumSquare Re
 MOVE = "Transpose Concat Slice Pad Tile Expand Gather GatherElements Reshape DepthToSpace Trilu CumSum TopK ArgMax ArgMin".split()
 OTHER = "Where Clip Cast Softmax LogSoftmax MatMul Gemm Conv ConvTranspose MaxPool AveragePool Resize LayerNormalization".split()
 MODES = ["constant", "edge", "reflect"]
+DRAWS = {"graphs": onnx_graphs, "attributes": onnx_attributes, "operators": onnx_operators}
 # Operators with elements that are not compared where either side is NaN: which operands open them, and why.
 OPEN = {
     **{op: (np.isnan, "ONNX Runtime's greater and smaller of NaN and a number is the number")
@@ -206,7 +208,7 @@ def model_of(draw, nodes, opset):
     graph = helper.make_graph(
         nodes, "case", infos, [helper.make_empty_tensor_value_info(name) for name in outputs],
         [numpy_helper.from_array(a, n) for n, a in draw.stored.items()])
-    domains = [helper.make_opsetid("", opset), *([helper.make_opsetid(draw.domain, 3 if draw.domain == onnx_seldom.ML else 1)] if draw.domain else [])]
+    domains = [helper.make_opsetid("", opset), *([helper.make_opsetid(draw.domain, 3 if draw.domain == onnx_operators.ML else 1)] if draw.domain else [])]
     model = helper.make_model(graph, opset_imports=domains, ir_version=10)
     if draw.domain:
         # The standard's inference does not know the operators of a domain.
@@ -298,7 +300,7 @@ def ways_of(options, op, draw, folder, wanted):
             text = "" if same(got, expected, half) else "differs"
         else:
             # Graphs of several operators have the bound of tables.
-            text = difference(way, "" if options.wide else op, (0, 0), got, expected)
+            text = difference(way, "" if options.draw == "graphs" else op, (0, 0), got, expected)
         if not text:
             yield way, "equal", ""
         elif why:
@@ -312,9 +314,7 @@ def main():
     parser.add_argument("--ane", default="target/release/ane")
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--wide", action="store_true", help="small graphs of a longer list of operators")
-    parser.add_argument("--rare", action="store_true", help="attributes, opsets and operands that are rarely used")
-    parser.add_argument("--seldom", action="store_true", help="operators and operands that no other draw reaches")
+    parser.add_argument("--draw", default="nodes", choices=["nodes", *DRAWS], help="what each case is")
     parser.add_argument("--ways", default="reference", type=lambda text: text.split(","), help="reference, fast, exact")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for models that differ")
     options = parser.parse_args()
@@ -325,13 +325,12 @@ def main():
         for seed in range(options.seed, options.seed + options.cases):
             draw = Draw(seed)
             try:
-                wider = onnx_seldom if options.seldom else onnx_rare if options.rare else onnx_draws if options.wide else None
-                op, nodes = wider.graph(draw) if wider else draw.single()
+                op, nodes = DRAWS[options.draw].graph(draw) if options.draw in DRAWS else draw.single()
                 model = model_of(draw, nodes, 23 if any(n.op_type == "RMSNormalization" for n in nodes) else draw.opset)
                 wanted = runtime(model, draw.inputs)
             except Exception as error:
                 counts["no model, or refused by ONNX Runtime"] += 1
-                told[f"no model: {str(error).splitlines()[0][:110]}"] += options.wide or options.seldom
+                told[f"no model: {str(error).splitlines()[0][:110]}"] += options.draw != "nodes"
                 continue
             onnx.save(model, folder / "model.onnx")
             for way, outcome, more in ways_of(options, op, draw, folder, wanted):

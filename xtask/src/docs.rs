@@ -131,10 +131,8 @@ fn documents() -> Result<Vec<(String, String)>, String> {
         "docs/compiler.md".into(),
         with_files(compiler, "docs/compiler.md", 2, &["functions", "allocations", "traffic", "aims", "weights"])?,
     ));
-    let files =
-        ["networks", "networks-popular", "networks-further", "networks-rarer", "networks-newer", "networks-shipped"];
     for (page, files) in [
-        ("docs/networks.md", files.as_slice()),
+        ("docs/networks.md", ["networks", "networks-shipped"].as_slice()),
         ("docs/evidence.md", &["staging", "cycles", "programs"]),
         ("docs/quantized.md", &["quantized"]),
         ("docs/python.md", &["digits"]),

@@ -1,5 +1,5 @@
-"""Random ONNX nodes for scripts/fuzz_onnxruntime.py --rare: attributes, opsets and optional operands that the other draws leave at
-their defaults, and the operators that ONNX Runtime's optimizer writes. What ONNX Runtime computes otherwise than the standard says is
+"""Random ONNX nodes for scripts/fuzz_onnxruntime.py --draw attributes: attributes, opsets and optional operands that the other draws leave
+at their defaults, and the operators that ONNX Runtime's optimizer writes. What ONNX Runtime computes otherwise than the standard says is
 not drawn: transposed convolutions with `auto_pad` whose stride exceeds the kernel, dilated poolings with `auto_pad`, and regions of axes
 whose scale is 1."""
 import numpy as np
@@ -9,7 +9,7 @@ FLOAT, HALF, BOOL, U8, I8, I32, I64 = (getattr(TensorProto, k) for k in "FLOAT F
 DOMAIN = "com.microsoft"
 
 
-class Rare:
+class Case:
     """One node; `draw.opset` and `draw.domain` are those of the model."""
 
     def __init__(self, draw):
@@ -339,6 +339,6 @@ def optimized(g):
 
 def graph(draw):
     """Nodes of a graph whose result is `y`, and the operator that was drawn."""
-    g = Rare(draw)
+    g = Case(draw)
     made = g.pick([pool, conv, transposed, resize, reduction, older, recurrent, places, slices, grid, einsum, norm, activation, attention, optimized])
     return made(g), g.nodes

@@ -1,4 +1,4 @@
-"""Random small ONNX graphs for scripts/fuzz_onnxruntime.py --wide: an operator of the longer list, often with another before or
+"""Random small ONNX graphs for scripts/fuzz_onnxruntime.py --draw graphs: an operator of the longer list, often with another before or
 behind it, with extents, attributes and values drawn."""
 from onnx import TensorProto, helper
 

@@ -1,4 +1,4 @@
-"""Random ONNX nodes for scripts/fuzz_onnxruntime.py --seldom: operators and operands that no other draw reaches. Recurrent layers with
+"""Random ONNX nodes for scripts/fuzz_onnxruntime.py --draw operators: operators and operands that no other draw reaches. Recurrent layers with
 lengths and all activations, attention with caches, regions, bits, spectra, windows, quantized products, losses, sequences, loops,
 classical models. Where ONNX Runtime does not know a node, the reference evaluator of the `onnx` package computes it. What ONNX Runtime
 computes otherwise than the standard says is not drawn: Softplus in recurrent layers (it overflows), and causal attention of one query with
@@ -6,7 +6,7 @@ a mask."""
 import numpy as np
 from onnx import TensorProto, helper
 
-from onnx_rare import BOOL, DOMAIN, FLOAT, HALF, I8, I32, I64, U8, Rare, layer
+from onnx_attributes import BOOL, DOMAIN, FLOAT, HALF, I8, I32, I64, U8, Case, layer
 
 ML = "ai.onnx.ml"
 
@@ -428,7 +428,7 @@ def classical(g):
 
 def graph(draw):
     """Nodes of a graph whose result is `y`, and the operator that was drawn."""
-    g = Rare(draw)
+    g = Case(draw)
     made_by = g.pick([recurrent, recurrent, attention, attention, standard, heads, heads, heads, regions, spectrum, truth, quantized, losses, made,
                       sequences, loops, classical])
     return made_by(g), g.nodes
