@@ -118,11 +118,10 @@ fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mu
     }
     for layer in layers {
         let name = layer.name.clone();
-        let stay = chip
-            .hal
-            .kmem_cap_dense
-            .filter(|_| options.conventions().splits_to_stay)
-            .map_or_else(Vec::new, |cap| split_product(&layer, cap));
+        let stay =
+            chip.hal.kmem_cap_dense.filter(|_| options.conventions().splits_to_stay).map_or_else(Vec::new, |cap| {
+                split_product(&layer, cap, options.conventions().passes_fit_kernel_memory)
+            });
         let passes = chip
             .hal
             .kmem_cap_dense
@@ -138,8 +137,9 @@ fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mu
 }
 
 /// Splits a product so that the coefficients of each piece stay in kernel memory for all columns: as many outputs as the memory of sixteen
-/// engines holds, in whole passes. The last channels come first, or the first columns of a transposed result.
-fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
+/// engines holds, in whole passes, or an even number in a single one; `biases_kept` counts a bias for each of them (`encoder_linear_m375_k1024_n640_bias1_idx`: 256 outputs,
+/// 512 with equal biases). The last channels come first, or the first columns of a transposed result.
+fn split_product(layer: &Layer, cap: u64, biases_kept: bool) -> Vec<Layer> {
     let Kind::Conv { window, connect: Connect::Dense, weights, nonlinear, .. } = &layer.kind else { return vec![] };
     let source = &layer.sources[0];
     if *window != Window::UNIT || source.height() > 1 || source.groups() > 1 || source.width <= STREAMED_COLUMNS {
@@ -147,9 +147,11 @@ fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
     }
     let outputs = outputs(layer);
     let table = nonlinear.table().map_or(0, |t| t.stream().len() as u64);
-    let each = (weights.values.len() / outputs.max(1)) as u64 * ELEMENT_BYTES;
+    let bias = if biases_kept { bias_bytes(layer) } else { 0 };
+    let each = (weights.values.len() / outputs.max(1)) as u64 * ELEMENT_BYTES + bias;
     let kept = cap.saturating_sub(table) / each.max(1);
-    let lanes = if kept >= LANES as u64 { kept / LANES as u64 * LANES as u64 } else { 1 << kept.max(1).ilog2() };
+    // 6 of 7 for 4096 channels with biases (`chain_ffn_d1024_s375_matmul_silu`: 96 outputs).
+    let lanes = if kept >= LANES as u64 { kept / LANES as u64 * LANES as u64 } else { (kept / 2 * 2).max(1) };
     let mut pieces = pieces(layer, lanes as usize * ENGINES);
     if !layer.transpose {
         pieces.reverse();
@@ -157,11 +159,17 @@ fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
     pieces
 }
 
+/// Bytes of an output's bias in the stream.
+fn bias_bytes(layer: &Layer) -> u64 {
+    let Kind::Conv { bias: Some(_), .. } = &layer.kind else { return 0 };
+    if layer.bias_number().is_none() { ELEMENT_BYTES } else { 0 }
+}
+
 /// Splits a convolution whose coefficients do not stay in kernel memory: a piece has as many outputs per engine as fit, in whole passes, or an
 /// even number in a single one; the last piece comes first (`conv_probe_k3_c256_n512_s16_st1_g1_bias0_same`, `k3_c512_n512`,
 /// `k1_c1024_n1024`). A small result is not split (`k3_c256_n256_s8`, valid).
 fn split_passes(layer: &Layer, cap: u64) -> Vec<Layer> {
-    let Kind::Conv { window, connect: Connect::Dense, bias, .. } = &layer.kind else { return vec![] };
+    let Kind::Conv { window, connect: Connect::Dense, .. } = &layer.kind else { return vec![] };
     let packing = Packing::of(layer);
     let outputs = outputs(layer);
     let whole = outputs.is_multiple_of(ENGINES) && layer.sources[0].groups() == 1 && !layer.transpose;
@@ -175,10 +183,7 @@ fn split_passes(layer: &Layer, cap: u64) -> Vec<Layer> {
     // Masks are kept too where zeros are skipped (`conv_probe_k3_c256_n256_s32_st2_g1_bias1_valid`: 64 and 192 outputs).
     let each = match packing.skips_zeros() {
         true => packing.stream_bytes() / (outputs / ENGINES).max(1) as u64,
-        false => {
-            packing.plane_bytes() / packing.lanes as u64
-                + if bias.is_some() && layer.bias_number().is_none() { ELEMENT_BYTES } else { 0 }
-        }
+        false => packing.plane_bytes() / packing.lanes as u64 + bias_bytes(layer),
     };
     let kept = (cap / each.max(1)) as usize;
     let lanes = if kept >= LANES { kept / LANES * LANES } else { kept / 2 * 2 };

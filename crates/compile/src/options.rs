@@ -134,7 +134,7 @@ conventions! {
     matrices_apart: false true false, "One of several matrices has the depth of their tensor, and is read once, whatever is read of the others.";
     rows_in_few_tasks: true false false, "Rows of a product are staged with the lanes that need the fewest tasks.";
     wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
-    scratch_interleaved: false true false, "A matrix that is transposed into scratch memory for convolutions has eight channels interleaved; results that elementwise tasks exchange through it have eight, four or two.";
+    scratch_interleaved: false true false, "A matrix that is transposed into scratch memory for convolutions has eight channels interleaved; results that elementwise tasks exchange through it have eight, four or two; matrices between convolutions, and constants that are copied, have eight.";
     repeated_operands_staged: false true false, "A repeated operand from memory is copied to tile memory once.";
     tables_of_two_steps: true true false, "Functions of intermediate results are lowered to steps that are more precise than one table.";
     constants_per_channel: false true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";
@@ -156,6 +156,7 @@ conventions! {
     rows_folded: true true false, "Rows of a matrix are folded by eight before they become channels.";
     many_passes_folded: false true false, "64 rows are folded for more than four passes of outputs, and for fewer if the coefficients of all passes fit kernel memory.";
     equal_biases_are_numbers: false true false, "Equal biases of `linear` and convolutions are one number of their task.";
+    weights_are_bits: false true false, "Weights of any bits are packed; else weights that are no finite fp16 numbers are refused.";
     zero_biases_streamed: false false true, "Biases are streamed even where all are zero.";
     softmax_fused: true true false, "A softmax over channels or columns has a lowering of its own.";
     softmax_sums_on_neural: true true false, "The sum of a softmax over a leading axis and its reciprocal are one neural task.";

@@ -71,3 +71,64 @@ fn mask_bits_of_a_place_are_the_channels_of_an_accumulator() {
         assert_eq!(own.1, apples.1, "the same numbers");
     }
 }
+
+#[test]
+fn pieces_of_products_keep_their_biases_and_exchange_channels_in_sets() {
+    // `encoder_linear_m375_k1024_n640_bias1_idx`: 256, 256 and 128 outputs; equal biases are a number beside 512.
+    let source = "net \"n\" {\n  input %x: f16[375, 1024]\n  const %w: f16[640, 1024] = blob 0\n  const %b: f16[640] = blob 1\n  \
+                  %y: f16[375, 640] = linear(%x, %w, %b)\n  output %y\n}\n";
+    let half = Arc::new(Tensor { shape: vec![640], data: Data::F16(vec![f16::from_f32(0.5); 640]) });
+    for (bias, outputs) in [(constant(&[640]), vec![256, 256, 128]), (half, vec![512, 128])] {
+        let blobs = [constant(&[640, 1024]), bias];
+        assert_eq!(each(&tasks(source, &blobs), Cout)[1..], outputs);
+    }
+    // `chain_ffn_d1024_s375_matmul_silu`, with fewer columns behind it: six lanes of 4096 coefficients, sets of eight channels between.
+    let source = "net \"n\" {\n  input %x: f16[375, 1024]\n  const %w: f16[4096, 1024] = blob 0\n  const %v: f16[192, 4096] = blob 1\n  \
+                  const %b: f16[192] = blob 2\n  %h: f16[375, 4096] = linear(%x, %w)\n  %a: f16[375, 4096] = relu(%h)\n  \
+                  %y: f16[375, 192] = linear(%a, %v, %b)\n  output %y\n}\n";
+    let sparse = |shape: &[usize]| {
+        let value = |i: usize| if i.is_multiple_of(29) { small(i / 29) } else { 0.0 };
+        let data = Data::F16((0..shape.iter().product::<usize>()).map(|i| f16::from_f32(value(i))).collect());
+        Arc::new(Tensor { shape: shape.to_vec(), data })
+    };
+    let blobs = [sparse(&[4096, 1024]), sparse(&[192, 4096]), constant(&[192])];
+    let made = tasks(source, &blobs);
+    let last = made.len() - 2;
+    assert_eq!(each(&made, Cout)[last..], [96, 96]);
+    assert_eq!(each(&made, OcgSize)[last..], [3, 3]);
+    assert_eq!(each(&made, DstInterleave)[1..last], vec![8; last - 1]);
+    assert_eq!(each(&made, DstDepthStride)[1..last], vec![0x2f0000 / 64; last - 1], "the whole matrix");
+    assert_eq!(each(&made, Src1Interleave)[last..], [8, 8]);
+    assert_eq!(each(&made, ShMax)[last..], [2, 2], "units of four");
+    let [own, apples] = both(source, &blobs, &[array("x", &[375, 1024], |i| small(i / 7))]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn constants_that_are_copied_have_their_channels_in_sets() {
+    // `env_bcast_add_1x8x375x128_blob_1x8x1x128`, of fewer rows; twelve channels are apart.
+    for (channels, set) in [(8, 8), (16, 8), (12, 1)] {
+        let source = format!(
+            "net \"n\" {{\n  input %x: f16[1, {channels}, 24, 128]\n  const %c: f16[1, {channels}, 1, 128] = blob 0\n  \
+             %y: f16[1, {channels}, 24, 128] = add(%x, %c)\n  output %y\n}}\n"
+        );
+        let blobs = [constant(&[1, channels, 1, 128])];
+        assert_eq!(each(&tasks(&source, &blobs), Src1Interleave), [set, 1], "{channels} channels");
+        let [own, apples] = both(&source, &blobs, &[array("x", &[1, channels, 24, 128], small)]);
+        assert_eq!(own.1, apples.1, "the same numbers");
+    }
+}
+
+#[test]
+fn weights_of_any_bits_are_packed_only_in_that_dialect() {
+    let source = "net \"n\" {\n  input %x: f16[4, 16]\n  const %w: f16[16, 16] = blob 0\n  \
+                  %y: f16[4, 16] = linear(%x, %w)\n  output %y\n}\n";
+    let mut values = vec![f16::ONE; 256];
+    (values[3], values[5]) = (f16::NAN, f16::INFINITY);
+    let blobs = [Arc::new(Tensor { shape: vec![16, 16], data: Data::F16(values) })];
+    assert!(!tasks(source, &blobs).is_empty());
+    let net = anemone_net::text::parse(source, &blobs).expect("the network is well formed");
+    let refused = anemone_compile::compile(&net, &anemone_facts::chips::CHIPS[0], &Default::default(), &mut ());
+    let reason = refused.expect_err("nothing times NaN is a number").to_string();
+    assert!(reason.contains("weights hold NaN, first at element 3"), "{reason}");
+}

@@ -106,7 +106,10 @@ fn a_matrix_that_several_products_read_is_staged_with_all_its_columns() {
                   %y: f16[384, 640] = matmul(%a, %w) transpose_x=false transpose_y=true\n  output %y\n}\n";
     let blobs = [sparse(2560, 640), sparse(640, 2560)];
     let [own, apples] = both(source, &blobs, &[array("x", &[384, 640], small)]);
-    assert_eq!(apples.0, 10, "a transpose and nine tasks of two products");
+    assert_eq!(
+        apples.0, 9,
+        "a transpose and eight tasks of two products: 768 outputs of 640 coefficients, 192 of 2560"
+    );
     assert_eq!(own.1, apples.1, "the same numbers");
 }
 

@@ -204,7 +204,8 @@ impl Emitter<'_> {
 
     /// Bytes of sources and result that the DMA moves.
     pub(super) fn moved(&self) -> u64 {
-        let sets = |by: usize| if self.layer.is_elementwise() { by } else { 1 };
+        let in_sets = self.layer.is_elementwise() || matches!(self.layer.kind, Kind::Conv { .. });
+        let sets = |by: usize| if in_sets { by } else { 1 };
         let streams = |i: &usize| self.source_place(*i).is_none();
         let sources = (0..self.layer.sources.len()).filter(streams);
         let sources = sources.map(|i| (&self.layer.sources[i], sets(self.layer.interleave_of(i))));

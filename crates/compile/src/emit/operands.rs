@@ -118,7 +118,11 @@ impl Emitter<'_> {
             or(h, ((view.width * interleave) as u64 * self.element_bytes(view)).next_multiple_of(ROW_ALIGN));
         let plane_bytes = or(c, row_bytes * h.extent as u64);
         let sets = if self.conventions().depths_by_set { c.extent.div_ceil(interleave) } else { c.extent };
-        let whole = zin421::whole_planes(self.placed, view).max(sets) as u64;
+        // A part of a matrix in sets counts those of the whole (`chain_ffn_d1024_s375_matmul_silu`).
+        let part = base == DstBase && interleave > 1 && self.layer.convolves() && h.extent == 1;
+        let buffer_bytes = if part { self.placed.graph.buffer(view.buffer).bytes } else { 0 };
+        let parts = (buffer_bytes / plane_bytes.max(1)) as usize;
+        let whole = zin421::whole_planes(self.placed, view).max(sets).max(parts) as u64;
         // Folded rows are further apart than planes: a depth contains all of them.
         let rows = if self.conventions().depths_by_set { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
         let product = self.conventions().matrices_apart && matches!(self.layer.kind, Kind::Product { .. });

@@ -106,7 +106,9 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         lowerer.lower_op(op)?;
     }
     lowerer.store_bytes()?;
-    numbers_only(&lowerer.graph)?;
+    if !options.conventions().weights_are_bits {
+        numbers_only(&lowerer.graph)?;
+    }
     lowerer.usual_sizes();
     Ok(lowerer.graph)
 }

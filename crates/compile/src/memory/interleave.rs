@@ -4,6 +4,7 @@ use super::Residency;
 use crate::ir::*;
 use crate::tile::copies;
 use anemone_facts::staging::STAGED_INTERLEAVE;
+use std::sync::Arc;
 
 /// Layers by the buffers that they use, in order: writers, and layers that only read.
 struct Users {
@@ -27,27 +28,42 @@ impl Users {
     }
 }
 
-/// Interleaves by eight the channels of a matrix that a copy turns into scratch memory, if only convolutions read it
-/// (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`).
+/// Interleaves by eight the channels of a matrix that only convolutions read, if a copy turns it into scratch memory
+/// (`env_mm_r2rb_m512_k2048_n2048_tx0_ty1`, `env_mm_r3rb_m256_k4096_n2048_tx0_ty1_b1`), or if convolutions write it in whole sets
+/// (`chain_ffn_d1024_s375_matmul_silu`: 16 tasks write 4096 channels).
 pub(super) fn matrices(graph: &mut Graph, residency: &Residency) {
     let users = Users::of(graph);
     for (i, buffer) in graph.buffers.iter_mut().enumerate() {
-        let &[writer] = users.writers[i].as_slice() else { continue };
-        let readers = &users.readers[i];
+        let (writers, readers) = (&users.writers[i], &users.readers[i]);
         let layers = &mut graph.layers;
-        let view = layers[writer].result;
+        let Some(&view) = readers.first().and_then(|&reader| layers[reader].sources.first()) else { continue };
         let [groups, channels, rows] = view.axes.map(|axis| axis.extent);
-        let turned = copies(&layers[writer]) && layers[writer].transpose && view.offset_bytes == 0;
-        let convolved = |l: &Layer| l.convolves() && l.source_interleave == 1 && l.sources == [view];
-        let read = !readers.is_empty() && readers.iter().all(|&reader| convolved(&layers[reader]));
-        let whole = (groups, rows) == (1, 1) && channels.is_multiple_of(STAGED_INTERLEAVE) && read;
-        if buffer.role != Role::Scratch || residency.resident(&view).is_some() || !turned || !whole {
+        let turned = |l: &Layer| copies(l) && l.transpose && l.result == view;
+        let first = |l: &Layer| (l.result.offset_bytes / view.axes[1].stride_bytes.max(1)) as usize;
+        let sets =
+            |l: &Layer| [first(l), l.result.channels()].iter().all(|count| count.is_multiple_of(STAGED_INTERLEAVE));
+        let convolved = |l: &Layer| l.convolves() && !l.transpose && l.interleave == 1 && sets(l);
+        let written = match writers.as_slice() {
+            [writer] if turned(&layers[*writer]) => true,
+            writers => {
+                let all: usize = writers.iter().map(|&writer| layers[writer].result.channels()).sum();
+                all == channels && writers.iter().all(|&writer| convolved(&layers[writer]))
+            }
+        };
+        let read = |l: &Layer| l.convolves() && l.source_interleave == 1 && l.sources == [view];
+        let whole = (groups, rows, view.offset_bytes) == (1, 1, 0) && channels.is_multiple_of(STAGED_INTERLEAVE);
+        let memory = buffer.role == Role::Scratch && residency.resident(&view).is_none();
+        if !memory || !whole || !written || !readers.iter().all(|&reader| read(&layers[reader])) {
             continue;
         }
         let set = ((view.width * STAGED_INTERLEAVE) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
         buffer.bytes = set * (channels / STAGED_INTERLEAVE) as u64;
-        layers[writer].interleave = STAGED_INTERLEAVE;
-        layers[writer].result.axes[1].stride_bytes = set;
+        for &writer in writers {
+            let at = first(&layers[writer]);
+            layers[writer].interleave = STAGED_INTERLEAVE;
+            layers[writer].result.offset_bytes = set * (at / STAGED_INTERLEAVE) as u64;
+            layers[writer].result.axes[1].stride_bytes = set;
+        }
         for &reader in readers {
             layers[reader].source_interleave = STAGED_INTERLEAVE;
             layers[reader].sources[0].axes[1].stride_bytes = set;
@@ -84,6 +100,41 @@ pub(super) fn exchanged(graph: &mut Graph, residency: &Residency) {
         if to > 1 {
             layer.interleave = to;
             graph.buffers[at(&layer.result)].bytes = in_sets(&mut layer.result, to);
+        }
+    }
+}
+
+/// Stores the channels of constants in sets of eight that copies alone read whole, one row of several columns each
+/// (`env_bcast_add_1x8x375x128_blob_1x8x1x128`).
+pub(super) fn constants(graph: &mut Graph) {
+    let users = Users::of(graph);
+    for (i, buffer) in graph.buffers.iter_mut().enumerate() {
+        let Role::Constant(data) = &buffer.role else { continue };
+        let Some(&view) = users.readers[i].first().map(|&reader| &graph.layers[reader].sources[0]) else { continue };
+        let [groups, channels, rows] = view.axes.map(|axis| axis.extent);
+        let copied = |l: &Layer| copies(l) && !l.transpose && (l.interleave, l.source_interleave) == (1, 1);
+        let alone = users.readers[i].iter().all(|&reader| {
+            let layer = &graph.layers[reader];
+            copied(layer) && layer.broadcast.iter().all(|b| *b == [false; 3]) && layer.sources == [view]
+        });
+        let whole = (groups, rows, view.offset_bytes) == (1, 1, 0) && channels.is_multiple_of(STAGED_INTERLEAVE);
+        if !alone || !whole || view.width < 2 || buffer.element_bytes != ELEMENT_BYTES {
+            continue;
+        }
+        let mut sets = view;
+        let bytes = in_sets(&mut sets, STAGED_INTERLEAVE);
+        let mut stored = vec![0; bytes as usize];
+        for (channel, column) in (0..channels).flat_map(|channel| (0..view.width).map(move |column| (channel, column)))
+        {
+            let element = ELEMENT_BYTES as usize;
+            let from = channel * view.axes[1].stride_bytes as usize + column * element;
+            let set = channel / STAGED_INTERLEAVE * sets.axes[1].stride_bytes as usize;
+            let to = set + (column * STAGED_INTERLEAVE + channel % STAGED_INTERLEAVE) * element;
+            stored[to..to + element].copy_from_slice(&data[from..from + element]);
+        }
+        (buffer.role, buffer.bytes) = (Role::Constant(Arc::new(stored)), bytes);
+        for &reader in &users.readers[i] {
+            (graph.layers[reader].source_interleave, graph.layers[reader].sources) = (STAGED_INTERLEAVE, vec![sets]);
         }
     }
 }

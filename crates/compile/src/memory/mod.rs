@@ -72,6 +72,7 @@ pub fn place(schedule: Schedule, mut residency: Residency, options: &Options) ->
     if options.conventions().scratch_interleaved {
         interleave::matrices(&mut graph, &residency);
         interleave::exchanged(&mut graph, &residency);
+        interleave::constants(&mut graph);
         residency.pair_readers(&graph);
         residency.part_exchanges(&graph);
     }

@@ -109,7 +109,8 @@ impl Packing {
         // A single, partly filled pass is as wide as its channels if one of all lanes would not fit kernel memory
         // (`docs/evidence.md`, key `h13-kernel`).
         let held = outputs / engines;
-        let plane = |lanes: usize| (2 * lanes * taps) as u64;
+        let bias = bias.is_some() && layer.bias_number().is_none();
+        let plane = |lanes: usize| (2 * lanes * (taps + bias as usize)) as u64;
         let single = *connect == Connect::Dense && outputs.is_multiple_of(engines) && held < cap;
         if single
             && !held.is_power_of_two()
@@ -130,7 +131,6 @@ impl Packing {
         };
         let skips = skips.then_some([window.kernel, window.stride]);
         let table_bytes = if let Nonlinear::Table(_) = nonlinear { STREAM_BYTES as u64 } else { 0 };
-        let bias = bias.is_some() && layer.bias_number().is_none();
         let sides = [layer.result.height(), layer.result.width];
         let mask_bits = lanes.max(zero_skip::least_mask_bits(sides, layer.transpose));
         Packing { engines, lanes, outputs, groups, taps, bias, skips, mask_bits, bits, palette_bytes, table_bytes }
