@@ -140,6 +140,28 @@ impl Data {
         }
     }
 
+    /// Copies elements from a position on, for threads that each read a part. Returns false for types and forms of which no part is read alone.
+    pub fn read_f32(&self, at: usize, to: &mut [f32]) -> bool {
+        let end = at + to.len();
+        match self {
+            Data::F32(v) => to.copy_from_slice(&v[at..end]),
+            Data::F16(v) => v[at..end].convert_to_f32_slice(to),
+            Data::Stored(stored) => match stored.form() {
+                Form::Plain { element: Element::Float32, bytes } => {
+                    let words = &bytes.as_chunks().0[at..end];
+                    to.iter_mut().zip(words).for_each(|(to, &word)| *to = f32::from_le_bytes(word));
+                }
+                Form::Plain { element: Element::Float16, bytes } => {
+                    let words = &bytes.as_chunks().0[at..end];
+                    to.iter_mut().zip(words).for_each(|(to, &word)| *to = f16::from_le_bytes(word).to_f32());
+                }
+                _ => return false,
+            },
+            _ => return false,
+        }
+        true
+    }
+
     /// Passes the elements as `f32` to `visit`, in order and in runs of whole rows of `width` elements, until it breaks. Floats of a file are
     /// converted a run at a time.
     pub fn visit_rows(&self, width: usize, visit: &mut dyn FnMut(&[f32]) -> ControlFlow<()>) -> ControlFlow<()> {

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, OpKind, Tensor, ValueId, compress};
+use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
 /// Replaces the sum of two convolutions of one value, or of a convolution and its operand, by one convolution with the sum of their
@@ -17,22 +18,38 @@ pub fn sum_convolutions(net: &mut Net, options: &Options, reasons: &mut Remarks)
     }
     let uses = net.read_counts();
     let mut names = Names::of(net);
-    let mut made: HashMap<ValueId, usize> = HashMap::new();
+    let made: HashMap<ValueId, usize> = net.ops.iter().enumerate().map(|(at, op)| (op.outputs[0], at)).collect();
     let mut gone = HashSet::new();
-    for at in 0..net.ops.len() {
-        if let Some((sum, branches)) = merged(net, at, &uses, &made) {
+    for sums in levels(net, &made) {
+        // Additions of one level read none of the others, so that threads sum their coefficients.
+        let merged: Vec<_> = sums.par_iter().map(|&at| merged(net, at, &uses, &made)).collect();
+        for (at, merged) in sums.into_iter().zip(merged) {
+            let Some((sum, branches)) = merged else { continue };
             let (from, name) = (net.ops[branches[0]].inputs[0], net.ops[at].name.clone());
             reasons.say(|| format!("{name} becomes part of {}", net.ops[branches[0]].name));
-            let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name };
+            let mut builder = Builder { net: &mut *net, names: &mut names, ops: Vec::new(), name };
             let weight = builder.constant("weight", sum.extents, sum.weights);
             let bias = builder.constant("bias", vec![sum.biases.len()], sum.biases);
             (net.ops[at].kind, net.ops[at].inputs) = (sum.kind, vec![from, weight, bias]);
             gone.extend(branches);
         }
-        made.insert(net.ops[at].outputs[0], at);
     }
     remove(net, &gone);
     Ok(())
+}
+
+/// Positions of additions, those that read others behind these.
+fn levels(net: &Net, made: &HashMap<ValueId, usize>) -> Vec<Vec<usize>> {
+    let mut levels: Vec<Vec<usize>> = Vec::new();
+    let mut level_of: HashMap<usize, usize> = HashMap::new();
+    for (at, op) in net.ops.iter().enumerate().filter(|(_, op)| op.kind == OpKind::Binary(Binary::Add)) {
+        let before = op.inputs.iter().filter_map(|id| level_of.get(made.get(id)?)).max();
+        let level = before.map_or(0, |level| level + 1);
+        level_of.insert(at, level);
+        levels.resize_with(levels.len().max(level + 1), Vec::new);
+        levels[level].push(at);
+    }
+    levels
 }
 
 /// A convolution with constants.

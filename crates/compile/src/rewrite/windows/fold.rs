@@ -2,8 +2,8 @@
 
 use super::axis::Axis;
 use super::{Conv, Windows};
-use anemone_net::{OpKind, ValueId};
-use std::ops::ControlFlow;
+use anemone_net::{Data, OpKind, ValueId};
+use rayon::prelude::*;
 
 impl Windows<'_, '_> {
     /// Puts column `c * R + r` in row `r`, column `c`, so that a long row of taps becomes `R` rows: tap `q * R + m`
@@ -38,17 +38,7 @@ impl Windows<'_, '_> {
         let x = self.builder.op("folded", OpKind::Concat { axis: 2 }, &parts, vec![batch, channels, tall, columns]);
 
         let [outputs, inputs] = [conv.kernel.shape[0], conv.kernel.shape[1]];
-        let mut made = vec![0.0; outputs * inputs * rows * quotient];
-        let mut all = made.chunks_exact_mut(rows * quotient);
-        let _ = conv.kernel.data.visit_rows(axis.taps, &mut |part| {
-            for (taps, to) in part.chunks_exact(axis.taps).zip(all.by_ref()) {
-                for (row, to) in to.chunks_exact_mut(quotient).enumerate() {
-                    let taps = taps[row.min(taps.len())..].iter().step_by(rows);
-                    to.iter_mut().zip(taps).for_each(|(to, &tap)| *to = tap);
-                }
-            }
-            ControlFlow::Continue(())
-        });
+        let made = folded(&conv.kernel.data, outputs * inputs, [axis.taps, rows, quotient]);
         let kernel = self.kernel(vec![outputs, inputs, rows, quotient], made, &conv.kernel);
         let whole = |size: usize, taps: usize| Axis { size, out: size + 1 - taps, taps, ..Axis::unit(size) };
         let folded = Conv { kernel, axes: vec![whole(tall, rows), whole(columns, quotient)], ..conv };
@@ -83,4 +73,34 @@ impl Windows<'_, '_> {
         let made = self.reshaped(made, vec![shape[0], outputs, 1, count * tile]);
         self.slice_axis(made, 3, 0, axis.out)
     }
+}
+
+/// Rows of taps that a thread folds at once take about so many elements.
+const PART: usize = 1 << 16;
+
+/// Each of `count` rows of taps as `rows` rows: tap `q * rows + m` in row `m`, column `q`, and zeros behind. Threads fold parts.
+fn folded(data: &Data, count: usize, [taps, rows, quotient]: [usize; 3]) -> Vec<f32> {
+    let each = (PART / taps.max(1)).max(1);
+    // Elements of a compressed form are expanded together.
+    let whole = if data.read_f32(0, &mut []) { None } else { Some(data.as_f32()) };
+    let mut made = vec![0.0; count * rows * quotient];
+    made.par_chunks_mut(each * rows * quotient).enumerate().for_each(|(part, all)| {
+        let (at, len) = (part * each * taps, all.len() / (rows * quotient) * taps);
+        let mut read = Vec::new();
+        let given = match &whole {
+            Some(whole) => &whole[at..at + len],
+            None => {
+                read.resize(len, 0.0);
+                data.read_f32(at, &mut read);
+                read.as_slice()
+            }
+        };
+        for (taps, to) in given.chunks_exact(taps).zip(all.chunks_exact_mut(rows * quotient)) {
+            for (row, to) in to.chunks_exact_mut(quotient).enumerate() {
+                let taps = taps[row.min(taps.len())..].iter().step_by(rows);
+                to.iter_mut().zip(taps).for_each(|(to, &tap)| *to = tap);
+            }
+        }
+    });
+    made
 }
