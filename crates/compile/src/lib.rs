@@ -67,10 +67,10 @@ pub mod testing {
     pub use crate::rewrite::gathers::{Piece, pieces, separate};
     pub use crate::rewrite::scatter::Region;
     pub use crate::rewrite::{
-        absorb_affines, align_heads, bound_values, convolve_affines, convolve_tokens, decompose, drop_conversions,
-        fold_constants, forward_affines, forward_slices, join_addends, join_parts, recognize, recognize_norms,
-        recognize_quantization, remove_dead, replace_matmul, scale_portions, scale_small_terms, scale_whole_sums,
-        select_columns, sum_convolutions, transpose_scores, wrap_narrow,
+        absorb_affines, align_heads, bound_values, convolve_affines, convolve_means, convolve_tokens, decompose,
+        drop_conversions, fold_constants, forward_affines, forward_slices, join_addends, join_parts, recognize,
+        recognize_norms, recognize_quantization, remove_dead, replace_matmul, scale_portions, scale_small_terms,
+        scale_whole_sums, select_columns, sum_convolutions, transpose_scores, wrap_narrow,
     };
     pub use crate::tile::spread;
 }

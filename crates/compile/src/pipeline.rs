@@ -125,6 +125,8 @@ passes! {
         "operations alike on slices of one value, and sines of several values, become one operation";
     CONVOLVED: 1 true "0ebc-convolve-affines" Work::Target(rewrite::convolve_affines), "ours",
         "a factor and an addend per channel that nothing absorbs, and a mean of windows before them, become a depthwise convolution";
+    MEANS: 1 true "0ebca-convolve-means" Work::Target(rewrite::convolve_means), "ours",
+        "means over windows become depthwise convolutions where the neural engine computes them in less time";
     SUMMED: 1 true "0ebd-sum-convolutions" Work::Net(rewrite::sum_convolutions), "ours",
         "convolutions of one value whose results are added become one convolution";
     TOKENS: 1 true "0ebe-convolve-tokens" Work::Net(rewrite::convolve_tokens), "ours",

@@ -18,7 +18,7 @@ const LEAST_ADDEND: f32 = 1.0 / 32.0;
 const HALF: f32 = 0.5;
 
 /// Fewest elements of a plane: constants for single elements are as large as the value itself, and need no form of convolution.
-const LEAST_PLANE: usize = 2;
+pub(super) const LEAST_PLANE: usize = 2;
 
 /// Replaces `x * s + t`, with one number for each channel in `s` and `t`, by a depthwise convolution: one task instead of two, rounded once,
 /// whose epilogue takes the activation behind it. A mean of windows before it becomes the window of the convolution. The other order,
@@ -34,7 +34,7 @@ pub fn convolve_affines(net: &mut Net, chip: &'static Chip, options: &Options, r
     let mut means: HashMap<ValueId, usize> = HashMap::new();
     let mut gone = HashSet::new();
     for at in 0..net.ops.len() {
-        if let Some(mean) = mean(net, at, &limits) {
+        if let Some((mean, _)) = mean(net, at, &limits).filter(|(_, counted)| *counted) {
             means.insert(mean, at);
         }
         let Some((f, x, values)) = channels(net, at) else { continue };
@@ -100,8 +100,9 @@ impl Window {
     }
 }
 
-/// The result of means of whole windows, zeros of the padding included, that one convolution task computes.
-fn mean(net: &Net, at: usize, limits: &Limits) -> Option<ValueId> {
+/// The result of means of whole windows that one convolution task computes, and true if all of them are divided by the same number of elements,
+/// zeros of the padding included.
+pub(super) fn mean(net: &Net, at: usize, limits: &Limits) -> Option<(ValueId, bool)> {
     let Op { kind: OpKind::Pool { kind, kernel, strides, pads, .. }, inputs, outputs, .. } = &net.ops[at] else {
         return None;
     };
@@ -109,7 +110,7 @@ fn mean(net: &Net, at: usize, limits: &Limits) -> Option<ValueId> {
     let [from, to] = [inputs[0], outputs[0]].map(|id| &net.value(id).ty.shape);
     let whole = |i: usize| (to[i + 2] - 1) * strides[i] + kernel[i] <= from[i + 2] + pads[i].0 + pads[i].1;
     let counted = !exclude_padding || pads.iter().all(|&pad| pad == (0, 0));
-    (counted && (0..kernel.len()).all(whole) && limits.convolves(kernel, strides)).then_some(outputs[0])
+    ((0..kernel.len()).all(whole) && limits.convolves(kernel, strides)).then_some((outputs[0], counted))
 }
 
 /// A constant with one number for each of several channels that is added to, subtracted from or multiplied with planes or rows of floats of

@@ -7,6 +7,7 @@
 mod addends;
 pub(crate) mod affines;
 mod apart;
+mod averages;
 mod bins;
 mod channels;
 mod columns;
@@ -101,6 +102,7 @@ pub(crate) fn number(net: &Net, id: ValueId) -> Option<f32> {
 
 pub use addends::join_addends;
 pub use affines::absorb_affines;
+pub use averages::convolve_means;
 pub use channels::order_channels;
 pub use columns::select_columns;
 pub use convolved::convolve_affines;
@@ -132,12 +134,16 @@ pub(crate) use windows::{Limits, fit_windows};
 /// Largest number of pieces that an operation is assembled from; each is a copy.
 const MOST_PIECES: usize = 512;
 
-/// Value names in use.
-struct Names(HashSet<String>);
+/// Value names in use, which are collected when the first name is made.
+struct Names(Option<HashSet<String>>);
 
 impl Names {
-    fn of(net: &Net) -> Names {
-        Names(net.values.iter().map(|v| v.name.clone()).collect())
+    fn of(_: &Net) -> Names {
+        Names(None)
+    }
+
+    fn all(&mut self, net: &Net) -> &mut HashSet<String> {
+        self.0.get_or_insert_with(|| net.values.iter().map(|v| v.name.clone()).collect())
     }
 }
 
@@ -194,8 +200,9 @@ impl Builder<'_> {
 
     fn fresh(&mut self, suffix: &str) -> String {
         let name = format!("{}.{suffix}", self.name);
-        let name = if self.names.0.contains(&name) { format!("{name}.{}", self.net.values.len()) } else { name };
-        self.names.0.insert(name.clone());
+        let all = self.names.all(self.net);
+        let name = if all.contains(&name) { format!("{name}.{}", self.net.values.len()) } else { name };
+        all.insert(name.clone());
         name
     }
 

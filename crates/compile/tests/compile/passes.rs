@@ -105,6 +105,11 @@ const OTHERS: &[(&str, &str)] = &[
          %s: f16[1, 2, 8, 8] = mul(%x, %g)\n  %y: f16[1, 2, 8, 8] = add(%s, %t)\n  output %y\n}\n",
     ),
     (
+        "convolve-means",
+        "net \"n\" {\n  input %x: f16[1, 2, 16, 16]\n  %y: f16[1, 2, 16, 16] = avg_pool(%x) kernel=[5, 5] strides=[1, 1] \
+         pads=[[2, 2], [2, 2]] exclude_padding=false ceil_mode=false\n  output %y\n}\n",
+    ),
+    (
         "convolve-tokens",
         "net \"n\" {\n  input %x: f16[1, 6, 2]\n  const %w: f16[2, 2] = [1.0, 2.0, 0.5, 0.25]\n  %e: f16[1, 6, 2] = exp(%x)\n  \
          %l: f16[1, 6, 2] = linear(%e, %w)\n  %t: f16[1, 2, 6] = transpose(%l) perm=[0, 2, 1]\n  \

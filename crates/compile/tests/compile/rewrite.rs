@@ -2,6 +2,7 @@
 
 mod addends;
 mod affines;
+mod averages;
 mod columns;
 mod convolved;
 mod dead;
