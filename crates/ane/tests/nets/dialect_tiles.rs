@@ -132,3 +132,44 @@ fn weights_of_any_bits_are_packed_only_in_that_dialect() {
     let reason = refused.expect_err("nothing times NaN is a number").to_string();
     assert!(reason.contains("weights hold NaN, first at element 3"), "{reason}");
 }
+
+#[test]
+fn a_matrix_attended_to_itself_keeps_its_place() {
+    // `chain_block_d256_s64_proj0`: the second norm's result and the last product are behind the first norm's.
+    let line = |name: &str, shape: &str, rest: &str| format!("  %{name}: f16{shape} = {rest}\n");
+    let x = "[1, 64, 256]";
+    let mut source = format!(
+        "net \"n\" {{\n  input %x: f16{x}\n  const %c: f16[1] = blob 0\n  const %w: f16[1024, 256] = blob 1\n  \
+         const %v: f16[256, 1024] = blob 2\n"
+    );
+    for (name, shape, rest) in [
+        ("n", x, "layer_norm(%x) axes=[2] epsilon=0.00001"),
+        ("m", "[1, 64, 64]", "matmul(%n, %n) transpose_x=false transpose_y=true"),
+        ("p", "[1, 64, 64]", "mul(%m, %c)"),
+        ("s", "[1, 64, 64]", "softmax(%p) axis=2"),
+        ("o", x, "matmul(%s, %n) transpose_x=false transpose_y=false"),
+        ("a", x, "add(%x, %o)"),
+        ("b", x, "layer_norm(%a) axes=[2] epsilon=0.00001"),
+        ("h", "[1, 64, 1024]", "matmul(%b, %w) transpose_x=false transpose_y=true"),
+        ("g", "[1, 64, 1024]", "relu(%h)"),
+        ("z", x, "matmul(%g, %v) transpose_x=false transpose_y=true"),
+        ("y", x, "add(%a, %z)"),
+    ] {
+        source += &line(name, shape, rest);
+    }
+    source += "  output %y\n}\n";
+    let factor = Arc::new(Tensor { shape: vec![1], data: Data::F16(vec![f16::from_f32(0.125)]) });
+    let small_weights = |shape: &[usize]| {
+        let value = |i: usize| if i.is_multiple_of(11) { small(i / 11) / 16.0 } else { 0.0 };
+        let data = Data::F16((0..shape.iter().product::<usize>()).map(|i| f16::from_f32(value(i))).collect());
+        Arc::new(Tensor { shape: shape.to_vec(), data })
+    };
+    let blobs = [factor, small_weights(&[1024, 256]), small_weights(&[256, 1024])];
+    let made = tasks(&source, &blobs);
+    assert_eq!(made.len(), 20);
+    assert_eq!([15, 16, 17].map(|at| each(&made, ResL2Base)[at]), [0x1010, 0x3028, 0x1010]);
+    assert_eq!(each(&made, Src2L2Base)[19], 0x3028);
+    let [own, apples] = both(&source, &blobs, &[array("x", &[1, 64, 256], small)]);
+    let near = own.1.iter().zip(&apples.1).all(|(a, b)| (a - b).abs() <= 0.05 * a.abs().max(1.0));
+    assert!(near, "tables of Apple's own");
+}

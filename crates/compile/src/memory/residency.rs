@@ -22,8 +22,8 @@ use anemone_facts::staging::UNIT_BYTES;
 use anemone_program::order::by_key;
 use candidates::candidates;
 use order::{
-    beyond, by_last_reader, held, larger_first, places, rank, reads_bytes, second_operand, single_table, still_read,
-    takes,
+    attended, beyond, by_last_reader, held, larger_first, places, rank, reads_bytes, second_operand, single_table,
+    still_read, takes,
 };
 use std::collections::HashSet;
 
@@ -382,7 +382,7 @@ impl Residency {
             });
             larger_first(graph, candidates, &first, &mut order);
             for i in 0..candidates.len() {
-                last[first[i]] = last[first[i]].max(held(graph, candidates, i));
+                last[first[i]] = last[first[i]].max(held(graph, candidates, i)).max(attended(graph, candidates, i));
             }
         }
         // Placed already, by layer of their live range.

@@ -163,6 +163,21 @@ pub(super) fn held(graph: &Graph, candidates: &[(usize, Resident)], at: usize) -
     result.filter(|_| table).map_or(r.last, |last| last.max(r.last))
 }
 
+/// Last task for which the place of a matrix is taken: that of a matrix whose copies a product multiplies, and which a product multiplies
+/// again, stays to the end (`chain_block_d256_s64_proj0`, `chain_block_d512_s128_proj0`: attention of a norm's result to itself).
+pub(super) fn attended(graph: &Graph, candidates: &[(usize, Resident)], at: usize) -> usize {
+    let (buffer, r) = &candidates[at];
+    let product = |l: &Layer| matches!(l.kind, Kind::Product { .. });
+    let multiplied = |l: &Layer| {
+        let buffer = l.result.buffer;
+        graph.layers.iter().any(|other| product(other) && other.sources.iter().any(|s| s.buffer == buffer))
+    };
+    let reads = |l: &&Layer| l.sources.first().is_some_and(|source| source.buffer.0 as usize == *buffer);
+    let readers = || graph.layers.iter().filter(reads);
+    let copied = readers().filter(|l| !product(l) && multiplied(l)).count() > 1;
+    if copied && readers().any(product) { graph.layers.len() - 1 } else { r.last }
+}
+
 /// Bytes of a place times the tasks for which it is in use.
 fn area(candidates: &[(usize, Resident)], first: &[usize], place: usize) -> u64 {
     let in_turn = || candidates.iter().zip(first).filter(|(_, f)| **f == place).map(|((_, r), _)| r);
