@@ -232,7 +232,7 @@ def slices(g):
 def grid(g):
     g.draw.opset = g.pick([16, 20])
     mode = g.pick(["bilinear", "nearest", "bicubic"] if g.draw.opset == 16 else ["linear", "nearest", "cubic"])
-    padding = "zeros" if "cubic" in mode else g.pick(["zeros", "border", "reflection"])
+    padding = g.pick(["zeros", "border", "reflection"])
     places = g.numbers(g.r.uniform(-1.3, 1.3, (2, g.below(1, 6), g.below(1, 6), 2)), np.float32, live=True)
     return g.node("GridSample", [g.x([2, 3, g.below(2, 7), g.below(2, 7)], FLOAT), places], mode=mode, padding_mode=padding, align_corners=g.flip())
 

@@ -3,7 +3,7 @@
 use super::node::Node;
 use super::subgraph;
 use crate::error::Error;
-use crate::graph::{DType, ValueId, elements};
+use crate::graph::{DType, Tensor, ValueId, elements};
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
 
 /// Translates the operator if it belongs to this group; returns false otherwise.
@@ -159,7 +159,7 @@ fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: us
     let sees = |ahead: i64| {
         (!causal || ahead <= 0) && (left < 0 || ahead >= left.saturating_neg()) && (right < 0 || ahead <= right)
     };
-    let mut empty = false;
+    let (mut empty, mut order) = (false, None);
     let hidden = n.build().scalar(f32::NEG_INFINITY, scores);
     if let Some(lengths) = n.input(6) {
         // Each item of the batch has its own number of keys, with the queries at the end.
@@ -186,6 +186,7 @@ fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: us
     } else if causal || left >= 0 || right >= 0 {
         let mask: Vec<bool> = (0..steps * keys).map(|i| sees((i % keys) as i64 - (i / keys + past) as i64)).collect();
         empty = mask.chunks_exact(keys.max(1)).any(|row| !row.contains(&true));
+        order = Some(mask.clone());
         let mask = n.build().mask([steps, keys], mask);
         scores = n.build().select(mask, scores, hidden)?;
     }
@@ -203,12 +204,23 @@ fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: us
     } else {
         n.build().binary(Binary::Add, scores, mask)?
     };
-    // A constant mask without fully masked rows leaves every query a key.
-    let hides = n.t.build.data(mask).is_none_or(|t| {
-        let hidden = if t.data.dtype() == DType::Bool { 0.0 } else { f32::NEG_INFINITY };
-        t.data.to_f32().contains(&hidden)
-    });
+    let hides = n.t.build.data(mask).is_none_or(|t| hides_all(t, steps, keys, order.as_deref()));
     Ok((scores, empty || hides))
+}
+
+/// Returns true if a constant mask, with that of the order `[steps, keys]`, leaves a query without any key.
+fn hides_all(mask: &Tensor, steps: usize, keys: usize, order: Option<&[bool]>) -> bool {
+    let hidden = if mask.data.dtype() == DType::Bool { 0.0 } else { f32::NEG_INFINITY };
+    let data = mask.data.to_f32();
+    let width = mask.shape.last().copied().unwrap_or(1).max(1);
+    let rows = mask.shape.iter().rev().nth(1).copied().unwrap_or(1);
+    let sees = |query: usize, key: usize| order.is_none_or(|order| order[query * keys + key]);
+    let blind =
+        |row: usize, query: usize| (0..keys).all(|key| data[row * width + key % width] == hidden || !sees(query, key));
+    (0..data.len() / width).any(|row| match rows == steps {
+        true => blind(row, row % rows),
+        false => (0..steps).any(|query| blind(row, query)),
+    })
 }
 
 fn rotary(n: &mut Node) -> Result<bool, Error> {

@@ -246,8 +246,8 @@ fn determinant(n: &mut Node, x: ValueId) -> Result<ValueId, Error> {
     sum.ok_or_else(|| n.unsupported("matrices without elements"))
 }
 
-/// Cubic interpolation of `[N, C, H, W]` at positions `[N, Ho, Wo, 2]`, in elements; zero outside of the image.
-pub fn cubic_sample(n: &mut Node, x: ValueId, places: ValueId) -> Result<ValueId, Error> {
+/// Cubic interpolation of `[N, C, H, W]` at positions `[N, Ho, Wo, 2]`, in elements.
+pub fn cubic_sample(n: &mut Node, x: ValueId, places: ValueId, outside: Outside) -> Result<ValueId, Error> {
     const SHARPNESS: f32 = -0.75;
     let &[batch, rows, columns, _] = n.shape(places).as_slice() else {
         return Err(n.unsupported("a grid not of rank 4"));
@@ -280,7 +280,7 @@ pub fn cubic_sample(n: &mut Node, x: ValueId, places: ValueId) -> Result<ValueId
         for (i, &across) in weights[0].iter().enumerate() {
             let step = n.build().floats([2], &[i as f32 - 1.0, j as f32 - 1.0], places);
             let at = n.build().binary(Binary::Add, whole, step)?;
-            let value = n.build().sample(x, at, ResizeMode::Nearest, Outside::Value(0.0))?;
+            let value = n.build().sample(x, at, ResizeMode::Nearest, outside)?;
             let weight = n.build().binary(Binary::Mul, down, across)?;
             let term = n.build().binary(Binary::Mul, value, weight)?;
             sum = Some(match sum {

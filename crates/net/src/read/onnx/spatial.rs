@@ -346,8 +346,8 @@ fn grid_sample(n: &mut Node) -> Result<bool, Error> {
     let id = match mode.as_str() {
         "" | "bilinear" | "linear" => n.build().sample(x, places, ResizeMode::Linear, outside)?,
         "nearest" => n.build().sample(x, places, ResizeMode::Nearest, outside)?,
-        "bicubic" | "cubic" if outside == Outside::Value(0.0) => cubic_sample(n, x, places)?,
-        other => return Err(n.unsupported(format!("mode `{other}` with padding mode `{padding}`"))),
+        "bicubic" | "cubic" => cubic_sample(n, x, places, outside)?,
+        other => return Err(n.unsupported(format!("mode `{other}`"))),
     };
     n.done(id)
 }

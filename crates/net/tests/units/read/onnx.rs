@@ -1,6 +1,7 @@
 //! Small ONNX models written here. The operators themselves are held to the `onnx` package's tests by
 //! `scripts/onnx_backend.py`.
 
+mod attended;
 mod counts;
 mod ensembles;
 mod lengths;
@@ -10,6 +11,7 @@ mod optimized;
 mod refused;
 mod resize;
 mod rows;
+mod sampled;
 mod sequence;
 mod spectrum;
 mod states;
