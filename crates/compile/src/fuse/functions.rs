@@ -54,7 +54,7 @@ struct Region {
     error: f64,
     /// The same, greater where usual values are small: functions that are zero at zero make small values of small arguments.
     usual_error: f64,
-    /// True if small values of it matter: its value at zero is zero, or it grows without bound from there.
+    /// True if small values matter: its value at zero is zero, or it grows from there, as with an affine behind a hard swish.
     is_zero_at_zero: bool,
 }
 
@@ -358,7 +358,6 @@ fn tabled(graph: &Graph, uses: &Uses, candidate: Candidate, known: &mut Known) -
     let (layers, argument) = candidate;
     let end = layers[0];
     let (table, error) = known.entry(text(&steps)).or_insert_with(|| fit(graph, &steps, &layers)).clone()?;
-    // An affine behind a hard swish scales and moves its values, and leaves it the activation that it is: one of many.
     let (rest, slope) = (f(0.0), slope(&f));
     let is_zero_at_zero = rest == 0.0 || slope.is_some();
     let own_error = slope.map_or(error, |slope| error.max((error / slope).min(SMALL_ERROR)));
@@ -410,7 +409,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     let small = [(false, TOTAL_ERROR), (true, TOTAL_ERROR_AT_ZERO)].map(|(at_zero, total)| {
         small_error(regions.iter().filter(|r| r.is_zero_at_zero == at_zero).map(|r| r.usual_error).collect(), total)
     });
-    let steps = cheap_steps(graph, &regions, small[1]);
+    let steps = cheap_steps(graph, &regions, small);
     for (found, as_steps) in regions.into_iter().zip(steps) {
         let most = match options.activations {
             Activations::Fused => MOST_ERROR,
@@ -438,9 +437,9 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
 }
 
 /// Marks functions that stay steps under [`Activations::Auto`]: those from which only elementwise layers lead to an output, where no sum
-/// averages the errors of a table, and those of few elements. If the steps are many layers, only functions with
-/// small values are marked whose tables `small` admits, the largest error of those; none if these are many too.
-fn cheap_steps(graph: &Graph, regions: &[Region], small: f64) -> Vec<bool> {
+/// averages the errors of a table, and those of few elements. If the steps are many layers, neither gates nor functions beyond `small`,
+/// the largest errors of tables; none if the others are many too.
+fn cheap_steps(graph: &Graph, regions: &[Region], small: [f64; 2]) -> Vec<bool> {
     let mut direct: Vec<bool> = graph.buffers.iter().map(|b| b.role == Role::Output).collect();
     for layer in graph.layers.iter().rev() {
         let each = match &layer.kind {
@@ -452,13 +451,14 @@ fn cheap_steps(graph: &Graph, regions: &[Region], small: f64) -> Vec<bool> {
             layer.sources.iter().for_each(|s| direct[s.buffer.0 as usize] = true);
         }
     }
+    let before_output = |r: &Region| direct[graph.layers[r.end].result.buffer.0 as usize];
     let marked = |r: &Region| {
         let result = &graph.layers[r.end].result;
         let elements = result.width * result.axes.iter().map(|a| a.extent).product::<usize>();
-        r.usual_error > ROUNDING && (elements <= FEW_ELEMENTS || direct[result.buffer.0 as usize])
+        r.usual_error > ROUNDING && (elements <= FEW_ELEMENTS || before_output(r))
     };
-    // Beside many steps, those of tables that only the sum of all errors would admit.
-    let rare = |r: &Region| r.is_zero_at_zero && r.usual_error <= small && marked(r);
+    let tabled = |r: &Region| r.usual_error <= small[usize::from(r.is_zero_at_zero)];
+    let rare = |r: &Region| marked(r) && tabled(r) && (r.is_zero_at_zero || before_output(r));
     let few = |marks: &[bool]| {
         let more: usize = regions.iter().zip(marks).filter(|(_, on)| **on).map(|(r, _)| r.layers.len() - 1).sum();
         more * FEW_LAYERS <= graph.layers.len()
