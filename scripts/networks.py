@@ -146,7 +146,8 @@ def one(path, form, tool):
             row["refused"] = " ".join((document.get("message") or out or err).split())[:160]
             break
         report = document["outputs"][0]
-        share = lambda found, most: found / most if most else 0.0
+        # An error that is no finite number is null in JSON.
+        share = lambda found, most: float("inf") if found is None else found / most if most else 0.0
         row[numerics] = max(share(report["max_abs_error"], report["atol"]), share(report["rms_error"], report["rms_tolerance"]))
         row.update(tasks=document["tasks"], programs=document.get("programs", 1), hosts=document.get("host_segments", 0))
     code, out, err = ane(tool, "check", model, "-t", "m1", "--json")
