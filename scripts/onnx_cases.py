@@ -1,7 +1,5 @@
 """The node tests of the `onnx` package as models with inputs and expected outputs: which count, and what is stored."""
 
-import os
-import pathlib
 
 # Operators that the ONNX reader translates. All others must be refused by name.
 IN_SCOPE = frozenset("""

@@ -492,6 +492,6 @@ def networks():
     yield "capsule", Caps, img(28, 1)
     yield "dynamic_conv", Dconv, (R(1, 16, 12, 12),)
     yield "involution", Involution, (R(1, 16, 12, 12),)
-    yield "arcface_head", lambda: Fn(lambda s, x: F.linear(F.normalize(s.f(s.c(x))), F.normalize(s.w)) * 64, c=S(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.PReLU(16), nn.Flatten()), f=S(nn.Linear(16 * 256, 32), nn.BatchNorm1d(32)), w=nn.Parameter(R(10, 32))), img(32)
+    yield "arcface_head", lambda: Fn(lambda s, x: F.linear(F.normalize(s.l(s.c(x))), F.normalize(s.w)) * 64, c=S(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.PReLU(16), nn.Flatten()), l=S(nn.Linear(16 * 256, 32), nn.BatchNorm1d(32)), w=nn.Parameter(R(10, 32))), img(32)
     yield "netvlad", lambda: Fn(lambda s, x: F.normalize(F.normalize((torch.softmax(s.c(x).flatten(2), 1)[:, :, None] * (x.flatten(2)[:, None] - s.k[None, :, :, None])).sum(-1), dim=2).flatten(1)), c=nn.Conv2d(16, 8, 1), k=nn.Parameter(R(8, 16))), (R(1, 16, 8, 8),)
     yield "bilinear_pool", lambda: Fn(lambda s, x: (lambda y: s.o(F.normalize(torch.sign(y) * torch.sqrt(y.abs() + 1e-6))))((s.c(x).flatten(2) @ s.c(x).flatten(2).transpose(1, 2) / 64).flatten(1)), c=nn.Conv2d(3, 12, 3, 4, 1), o=nn.Linear(144, 4)), img(32)

@@ -11,7 +11,7 @@ tiny = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermed
 text = dict(tiny, vocab_size=99)
 small_image = {key: value for key, value in small.items() if key != "vocab_size"}
 eager = dict(attn_implementation="eager")
-vit = dict(small_image, image_size=64, patch_size=16)
+vit = dict(small_image, image_size=64, patch_size=16, initializer_range=0.02)
 
 
 def make(kind, config, run=first):

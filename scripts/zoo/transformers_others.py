@@ -20,7 +20,7 @@ def networks():
                           encoder_attention_heads=4, decoder_attention_heads=4, num_queries=10, use_pretrained_backbone=False,
                           backbone="resnet18", use_timm_backbone=True)), img(96)
     yield "yolos", make("YolosForObjectDetection", lambda: t.YolosConfig(**small_image, image_size=[64, 64], num_detection_tokens=5)), img(64)
-    yield "dpt", make("DPTForDepthEstimation", lambda: t.DPTConfig(**small_image, image_size=64, backbone_out_indices=[0, 1, 1, 1], fusion_hidden_size=32,
+    yield "dpt", make("DPTForDepthEstimation", lambda: t.DPTConfig(**dict(small_image, num_hidden_layers=4), image_size=64, backbone_out_indices=[0, 1, 2, 3], fusion_hidden_size=32,
                                                           neck_hidden_sizes=[16, 32, 48, 64])), img(64)
     yield "depth_anything", make("DepthAnythingForDepthEstimation", lambda: t.DepthAnythingConfig(backbone_config=t.Dinov2Config(
         hidden_size=64, num_hidden_layers=4, num_attention_heads=4, image_size=56, patch_size=14, out_indices=[1, 2, 3, 4], reshape_hidden_states=False,
@@ -58,14 +58,14 @@ def networks():
     yield "hiera", make("HieraModel", lambda: t.HieraConfig(image_size=[64, 64], embed_dim=16, depths=[1, 1, 1, 1], num_heads=[1, 2, 4, 8])), img(64)
     yield "rt_detr", lambda: Part(t.RTDetrModel(t.RTDetrConfig(
         backbone_config=t.RTDetrResNetConfig(embedding_size=16, hidden_sizes=[16, 24, 32, 48], depths=[1] * 4, layer_type="basic", out_features=["stage2", "stage3", "stage4"]),
-        encoder_hidden_dim=32, encoder_in_channels=[24, 32, 48], d_model=32, num_queries=10, decoder_layers=1, encoder_ffn_dim=32, decoder_ffn_dim=32, decoder_attention_heads=4,
-        encoder_attention_heads=4, anchor_image_size=[64, 64], eval_size=[64, 64])), lambda m, x: m(x).last_hidden_state), img(64)
+        encoder_hidden_dim=32, encoder_in_channels=[24, 32, 48], decoder_in_channels=[32, 32, 32], d_model=32, num_queries=10, decoder_layers=1, encoder_ffn_dim=32, decoder_ffn_dim=32, decoder_attention_heads=4,
+        encoder_attention_heads=4, anchor_image_size=[64, 64])), lambda m, x: m(x).last_hidden_state), img(64)
     yield "deformable_detr", lambda: Part(t.DeformableDetrModel(t.DeformableDetrConfig(use_timm_backbone=False, use_pretrained_backbone=False, backbone=None, backbone_config=t.ResNetConfig(
         embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1] * 4, layer_type="basic", out_features=["stage2", "stage3", "stage4"]), d_model=32, encoder_layers=1, decoder_layers=1,
-        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32, num_queries=8)), lambda m, x: m(x).last_hidden_state), img(64)
+        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32, num_queries=8)), lambda m, x: m(x).last_hidden_state), img(128)
     yield "ast_audio", make("ASTModel", lambda: t.ASTConfig(**dict(tiny, max_length=64, num_mel_bins=32))), (R(1, 64, 32),)
     yield "vivit", make("VivitModel", lambda: t.VivitConfig(**dict(tiny, image_size=32, num_frames=4, tubelet_size=[2, 16, 16]))), (R(1, 4, 3, 32, 32),)
-    yield "clip_whole", lambda: Part(t.CLIPModel._from_config(t.CLIPConfig.from_text_vision_configs(t.CLIPTextConfig(**text, projection_dim=16, eos_token_id=98), t.CLIPVisionConfig(**tiny, image_size=32, patch_size=8, projection_dim=16), projection_dim=16), **eager),
+    yield "clip_whole", lambda: Part(t.CLIPModel._from_config(t.CLIPConfig(text_config=t.CLIPTextConfig(**text, projection_dim=16, eos_token_id=98), vision_config=t.CLIPVisionConfig(**tiny, image_size=32, patch_size=8, projection_dim=16), projection_dim=16), **eager),
         lambda m, i, x: m(input_ids=i, pixel_values=x).logits_per_image), ids(10) + img(32)
     yield "sam_decoder", lambda: Part(t.SamModel._from_config(t.SamConfig(vision_config=dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=64, patch_size=16, output_channels=32, window_size=2, global_attn_indexes=[0], mlp_dim=64, num_pos_feats=16),
         prompt_encoder_config=dict(hidden_size=32, image_size=64, patch_size=16, image_embedding_size=4), mask_decoder_config=dict(hidden_size=32, mlp_dim=64, num_attention_heads=4, iou_head_hidden_dim=32)), **eager),
@@ -89,7 +89,7 @@ def networks():
     yield "dac", make("DacModel", lambda: t.DacConfig(encoder_hidden_size=8, downsampling_ratios=[2, 4], decoder_hidden_size=64, upsampling_ratios=[4, 2], n_codebooks=2, codebook_size=32, codebook_dim=4, hidden_size=32), lambda m, x: m.decoder(m.encoder(x))), (R(1, 1, 512),)
     yield "decision_transformer", lambda: Part(t.DecisionTransformerModel(t.DecisionTransformerConfig(state_dim=6, act_dim=3, hidden_size=64, n_layer=2, n_head=4, max_ep_len=40)), lambda m, s, a, r, g: m(s, a, r, g, torch.arange(5)[None], torch.ones(1, 5), return_dict=False)[1]), (R(1, 5, 6), R(1, 5, 3), R(1, 5, 1), R(1, 5, 1))
     yield "fastspeech2_conformer", lambda: Part(t.FastSpeech2ConformerModel(t.FastSpeech2ConformerConfig(hidden_size=64, vocab_size=40, num_mel_bins=20, encoder_layers=1, decoder_layers=1, encoder_linear_units=64, decoder_linear_units=64)).encoder, lambda m, x: m(x, return_dict=False)[0]), (torch.randint(1, 40, (1, 12)),)
-    yield "lxmert", make("LxmertModel", lambda: t.LxmertConfig(vocab_size=99, hidden_size=64, num_attention_heads=4, intermediate_size=128, l_layers=1, x_layers=1, r_layers=1, visual_feat_dim=32), lambda m, i, v, p: m(input_ids=i, visual_feats=v, visual_pos=p, return_dict=False)[0]), (ids(16), R(1, 6, 32), torch.rand(1, 6, 4))
+    yield "lxmert", make("LxmertModel", lambda: t.LxmertConfig(vocab_size=99, hidden_size=64, num_attention_heads=4, intermediate_size=128, l_layers=1, x_layers=1, r_layers=1, visual_feat_dim=32), lambda m, i, v, p: m(input_ids=i, visual_feats=v, visual_pos=p, return_dict=False)[0]), ids(16) + (R(1, 6, 32), torch.rand(1, 6, 4))
     yield "imagegpt", make("ImageGPTModel", lambda: t.ImageGPTConfig(vocab_size=99, n_embd=64, n_layer=2, n_head=4), whole), ids(16)
     yield "sew_d", make("SEWDModel", lambda: t.SEWDConfig(**dict(small, conv_dim=(32, 32), conv_kernel=(10, 3), conv_stride=(5, 2), num_feat_extract_layers=2, num_conv_pos_embeddings=16,
                         num_conv_pos_embedding_groups=4, squeeze_factor=2))), (R(1, 800),)

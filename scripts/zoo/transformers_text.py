@@ -22,11 +22,11 @@ def networks():
         if hasattr(t, name + "Config"):
             yield name.lower(), make(name + "ForCausalLM", lambda: getattr(t, name + "Config")(**config), causal), ids(16)
     yield "opt", make("OPTForCausalLM", lambda: t.OPTConfig(vocab_size=99, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128,
-                                                    word_embed_proj_dim=64, max_position_embeddings=64), causal), ids(16)
-    yield "bloom", make("BloomForCausalLM", lambda: t.BloomConfig(vocab_size=99, hidden_size=64, n_layer=2, n_head=4), causal), ids(16)
+                                                    word_embed_proj_dim=64, max_position_embeddings=64), whole), ids(16)
+    yield "bloom", make("BloomForCausalLM", lambda: t.BloomConfig(vocab_size=99, hidden_size=64, n_layer=2, n_head=4), whole), ids(16)
     yield "falcon", make("FalconForCausalLM", lambda: t.FalconConfig(vocab_size=99, hidden_size=64, num_hidden_layers=2, num_attention_heads=4),
                          causal), ids(16)
-    yield "mamba_hf", make("MambaForCausalLM", lambda: t.MambaConfig(vocab_size=99, hidden_size=32, num_hidden_layers=1, state_size=4), causal), ids(6)
+    yield "mamba_hf", make("MambaForCausalLM", lambda: t.MambaConfig(vocab_size=99, hidden_size=32, num_hidden_layers=1, state_size=4), whole), ids(6)
     t5 = t.T5Config(vocab_size=99, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4)
     yield "t5_encoder", make("T5EncoderModel", lambda: t5), ids(16)
     yield "t5_full", make("T5Model", lambda: t5, both), ids(16) + ids(8)
@@ -56,9 +56,9 @@ def networks():
     yield "diffllama", make("DiffLlamaForCausalLM", lambda: t.DiffLlamaConfig(**grouped), causal), ids(16)
     yield "olmoe", make("OlmoeForCausalLM", lambda: t.OlmoeConfig(**grouped, num_experts=4, num_experts_per_tok=2), causal), ids(16)
     yield "xglm", make("XGLMForCausalLM", lambda: t.XGLMConfig(vocab_size=99, d_model=64, num_layers=2, attention_heads=4, ffn_dim=128, max_position_embeddings=64), whole), ids(16)
-    yield "canine", make("CanineModel", lambda: t.CanineConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, num_hash_buckets=64, max_position_embeddings=256, local_transformer_stride=16)), (ids(128),)
-    yield "codegen", make("CodeGenForCausalLM", lambda: t.CodeGenConfig(vocab_size=99, n_embd=64, n_layer=2, n_head=4, rotary_dim=8), lambda m, i: m(input_ids=i, use_cache=False, return_dict=False)[0]), (ids(16),)
-    yield "mbart", make("MBartModel", lambda: t.MBartConfig(vocab_size=99, d_model=64, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=128, decoder_ffn_dim=128), lambda m, i, d: m(input_ids=i, decoder_input_ids=d, use_cache=False, return_dict=False)[0]), (ids(16), ids(8)[0])
+    yield "canine", make("CanineModel", lambda: t.CanineConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, num_hash_buckets=64, max_position_embeddings=256, local_transformer_stride=16)), ids(128)
+    yield "codegen", make("CodeGenForCausalLM", lambda: t.CodeGenConfig(vocab_size=99, n_embd=64, n_layer=2, n_head=4, rotary_dim=8), lambda m, i: m(input_ids=i, use_cache=False, return_dict=False)[0]), ids(16)
+    yield "mbart", make("MBartModel", lambda: t.MBartConfig(vocab_size=99, d_model=64, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=128, decoder_ffn_dim=128), lambda m, i, d: m(input_ids=i, decoder_input_ids=d, use_cache=False, return_dict=False)[0]), ids(16) + ids(8)
     yield "deberta", make("DebertaModel", lambda: t.DebertaConfig(**small, relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=16)), ids(16)
     yield "gpt_neo", make("GPTNeoForCausalLM", lambda: t.GPTNeoConfig(vocab_size=99, hidden_size=64, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=8), causal), ids(16)
     for name in ("Olmo", "Helium", "Cohere2", "Exaone4", "BitNet", "NanoChat", "Doge", "Olmo3", "SeedOss", "Arcee"):
