@@ -32,6 +32,9 @@ fn sampled(row: &[f32], places: &[f32], padding: &str, align: bool) -> Vec<f32> 
     eval(&net, &inputs).expect("it runs").remove(0).data.to_f32()
 }
 
+/// Padding mode, alignment, and the position of the element that stands for one outside of the row.
+type Way<'a> = (&'a str, bool, &'a dyn Fn(i32) -> i32);
+
 /// Every neighbour outside of the row is the element that the padding puts there.
 #[test]
 fn cubic_sampling_reads_every_padding() {
@@ -43,11 +46,10 @@ fn cubic_sampling_reads_every_padding() {
         d if d < 2.0 => -0.75 * (((d - 5.0) * d + 8.0) * d - 4.0),
         _ => 0.0,
     };
-    // The positions of the element outside of the row, on either side.
     let reflected = |k: i32| if k < 0 { -k } else { 2 * last - k };
     let mirrored = |k: i32| if k < 0 { -1 - k } else { 2 * last + 1 - k };
     let nearest = |k: i32| k.clamp(0, last);
-    let ways: [(&str, bool, &dyn Fn(i32) -> i32); 4] = [
+    let ways: [Way; 4] = [
         ("reflection", true, &reflected),
         ("reflection", false, &mirrored),
         ("border", true, &nearest),
