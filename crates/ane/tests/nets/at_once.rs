@@ -104,3 +104,45 @@ fn factors_of_channels_are_right() {
         }
     }
 }
+
+/// Attention of 256 queries to 7 keys in several heads of few channels: the values of the heads are streams of coefficients, whose rows follow
+/// each other, and not the rows of the copy that they are transposed from.
+#[test]
+fn values_of_narrow_heads_are_streams_of_coefficients() {
+    for (heads, depth) in [(4, 2), (8, 3), (2, 4)] {
+        let width = heads * depth;
+        let weights = |name: &str, seed: usize| {
+            let all: Vec<String> =
+                (0..width * width).map(|i| format!("{:?}", ((i * 37 + seed) % 61) as f32 / 64.0 - 0.46875)).collect();
+            format!("  const %{name}: f32[{width}, {width}] = [{}]\n", all.join(", "))
+        };
+        let head = |name: &str, from: &str, rows: usize, perm: [usize; 3], shape: [usize; 3]| {
+            format!(
+                "  %{name}1: f32[{rows}, {width}] = linear(%{from}, %w{name})\n  \
+                 %{name}2: f32[{rows}, {heads}, {depth}] = reshape(%{name}1)\n  %{name}: f32{shape:?} = transpose(%{name}2) perm={perm:?}\n"
+            )
+        };
+        let source = format!("net \"n\" {{\n  input %x: f32[256, {width}]\n  input %c: f32[7, {width}]\n")
+            + &[("wq", 0), ("wk", 5), ("wv", 11), ("wo", 17)].map(|(name, seed)| weights(name, seed)).concat()
+            + &head("q", "x", 256, [1, 0, 2], [heads, 256, depth])
+            + &head("k", "c", 7, [1, 2, 0], [heads, depth, 7])
+            + &head("v", "c", 7, [1, 0, 2], [heads, 7, depth])
+            + &format!(
+                "  %s: f32[{heads}, 256, 7] = matmul(%q, %k) transpose_x=false transpose_y=false\n  \
+                 %p: f32[{heads}, 256, 7] = softmax(%s) axis=2\n  \
+                 %o: f32[{heads}, 256, {depth}] = matmul(%p, %v) transpose_x=false transpose_y=false\n  \
+                 %t: f32[256, {heads}, {depth}] = transpose(%o) perm=[1, 0, 2]\n  %r: f32[256, {width}] = reshape(%t)\n  \
+                 %y: f32[256, {width}] = linear(%r, %wo)\n  output %y\n}}\n"
+            );
+        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let values = |rows: usize| (0..rows * width).map(|i| (i * 29 % 41) as f32 / 32.0 - 0.625).collect();
+        let inputs = [256, 7].map(|rows| Tensor::f32(vec![rows, width], values(rows)));
+        let expected = eval::eval_typed(&net, &inputs).expect("evaluates")[0].data.to_f32();
+        let most = expected.iter().fold(0f32, |most, x| most.max(x.abs()));
+        for model in [Model::Fast, Model::Fixed] {
+            for (at, (y, expected)) in run(&source, &inputs, model).iter().zip(&expected).enumerate() {
+                assert!((y - expected).abs() < 4e-3 * most, "{model:?}, {heads} heads, {at}: {y} for {expected}");
+            }
+        }
+    }
+}

@@ -123,7 +123,8 @@ fn cancel(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
     }
 }
 
-/// Returns true if all readers of a copy's result may read its source: both are whole scratch buffers without another writer.
+/// Returns true if all readers of a copy's result may read its source: both are whole scratch buffers without another writer. Products
+/// read coefficients as streams, whose rows follow each other.
 fn readers_move(graph: &Graph, touches: &Touches, copy: usize, source: &View4) -> bool {
     let result = &graph.layers[copy].result;
     let alone = |view: &View4| {
@@ -131,9 +132,14 @@ fn readers_move(graph: &Graph, touches: &Touches, copy: usize, source: &View4) -
             && touches.writers(view.buffer).len() == 1
             && graph.buffer(view.buffer).role == Role::Scratch
     };
-    let sources = touches.readers(result.buffer).iter().flat_map(|&reader| &graph.layers[reader].sources);
-    let mut read = sources.filter(|s| s.buffer == result.buffer);
-    alone(source) && alone(result) && read.all(|s| s == result)
+    let alike = (source.axes, source.width) == (result.axes, result.width);
+    let mut readers = touches.readers(result.buffer).iter().map(|&reader| &graph.layers[reader]);
+    let may_move = |reader: &Layer| {
+        let streams = matches!(reader.kind, Kind::Product { .. });
+        let mut read = reader.sources.iter().enumerate().filter(|(_, s)| s.buffer == result.buffer);
+        read.all(|(at, s)| s == result && (alike || !(streams && at == 1)))
+    };
+    alone(source) && alone(result) && readers.all(may_move)
 }
 
 /// Computes tables of single columns of channels as rows, which the planar task that reads them as its second source, or as both, transposes

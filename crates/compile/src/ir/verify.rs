@@ -1,6 +1,7 @@
 //! Verifier of the layer graph: views lie in their buffers, inputs and constants are not written, and the text form round-trips.
 
-use super::{Graph, Layer, Role, View4};
+use super::{ELEMENT_BYTES, Graph, Kind, Layer, Role, View4};
+use anemone_facts::kernel::ALIGN_BYTES;
 
 impl Graph {
     /// Defects of the graph, one message each, prefixed with the layer's name; empty for a well-formed graph.
@@ -33,6 +34,16 @@ impl Graph {
         let result = self.verify_view(&layer.result, layer.interleave).map(|what| format!("result: {what}"));
         if let Some(what) = wrong.chain(result).next() {
             return Some(what);
+        }
+        // The rows of a product's coefficients are one stream for each channel.
+        if let (Kind::Product { .. }, Some(rows)) = (&layer.kind, layer.sources.get(1)) {
+            let row_bytes = (rows.width as u64 * ELEMENT_BYTES).next_multiple_of(ALIGN_BYTES);
+            if rows.height() > 1 && rows.axes[2].stride_bytes != row_bytes {
+                return Some(format!(
+                    "rows of coefficients {} bytes apart, not {row_bytes}",
+                    rows.axes[2].stride_bytes
+                ));
+            }
         }
         match self.buffer(layer.result.buffer).role {
             Role::Input | Role::Constant(_) => Some("writes an input or a constant".into()),
