@@ -215,7 +215,7 @@ def table(rows):
         text += (f" Time against ONNX Runtime, {len(paces)} models: median {statistics.median(paces):.2f}, "
                  f"at most 1.5 in {sum(p <= 1.5 for p in paces)}, largest {paces[-1]:.1f}.")
     heads = ["network", "library", "operations", "computing", "tasks", "per computing", "programs, host", "fast", "exact",
-             "ONNX: tasks", "fast", "exact", "dynamo: tasks", "fast", "exact", "time", "agree"]
+             "ONNX: tasks", "fast", "exact", "dynamo: tasks", "fast", "exact", *(["time"] if paces else []), "agree"]
     text += "\n" + "\t".join(heads) + "\n"
     error = lambda f, k: f"{f[k]:.2f}" if k in f else ""
     result = lambda f: [f.get("tasks", "refused: " + f["refused"] if "refused" in f else ""), error(f, "fast"), error(f, "exact")]
@@ -227,7 +227,7 @@ def table(rows):
         chain = f"{any_form['programs']}, {any_form['hosts']}" if any_form else ""
         cells = [r["name"], r["library"], r.get("ops", ""), r.get("computing", ""), tasks, ratio, chain, *errors]
         cells += [cell for form in ("onnx", "dynamo") for cell in result(r["forms"].get(form, {}))]
-        cells.append(f"{r['pace']:.2f}" if r.get("pace") else "")
+        cells += [f"{r['pace']:.2f}" if r.get("pace") else ""] if paces else []
         cells.append("yes" if all(f["agree"] for f in r["forms"].values()) else "no")
         text += "\t".join(str(cell) for cell in cells) + "\n"
     return text
