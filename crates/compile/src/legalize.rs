@@ -137,8 +137,9 @@ fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mu
 }
 
 /// Splits a product so that the coefficients of each piece stay in kernel memory for all columns: as many outputs as the memory of sixteen
-/// engines holds, in whole passes, or an even number in a single one; `biases_kept` counts a bias for each of them (`encoder_linear_m375_k1024_n640_bias1_idx`: 256 outputs,
-/// 512 with equal biases). The last channels come first, or the first columns of a transposed result.
+/// engines holds, in whole passes, or an even number in a single one; `biases_kept` counts a bias for each of them
+/// (`encoder_linear_m375_k1024_n640_bias1_idx`: 256 outputs, 512 with equal biases). The last channels come first, or the first columns of a
+/// transposed result.
 fn split_product(layer: &Layer, cap: u64, biases_kept: bool) -> Vec<Layer> {
     let Kind::Conv { window, connect: Connect::Dense, weights, nonlinear, .. } = &layer.kind else { return vec![] };
     let source = &layer.sources[0];

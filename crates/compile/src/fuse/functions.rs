@@ -55,7 +55,7 @@ struct Region {
     /// The same, greater where usual values are small: functions that are zero at zero make small values of small arguments.
     usual_error: f64,
     /// True if small values matter: its value at zero is zero, or it grows from there, as with an affine behind a hard swish.
-    is_zero_at_zero: bool,
+    small_values_matter: bool,
 }
 
 /// Number of a set of elements, by which its writers and readers are found.
@@ -359,15 +359,15 @@ fn tabled(graph: &Graph, uses: &Uses, candidate: Candidate, known: &mut Known) -
     let end = layers[0];
     let (table, error) = known.entry(text(&steps)).or_insert_with(|| fit(graph, &steps, &layers)).clone()?;
     let (rest, slope) = (f(0.0), slope(&f));
-    let is_zero_at_zero = rest == 0.0 || slope.is_some();
+    let small_values_matter = rest == 0.0 || slope.is_some();
     let own_error = slope.map_or(error, |slope| error.max((error / slope).min(SMALL_ERROR)));
     let usual = graph.usual.get(&argument.buffer).map_or(1.0, |&usual| f64::from(usual));
     let averaged = averaged(graph, uses, end);
     let least = if averaged { LEAST_USUAL_OF_MEANS } else { LEAST_USUAL };
     let size = (f(usual) - rest).abs().max((f(-usual) - rest).abs()) / least;
-    let relative = is_zero_at_zero && error > 0.0 && size < 1.0;
+    let relative = small_values_matter && error > 0.0 && size < 1.0;
     let usual_error = if relative { own_error.max(error / size) } else { own_error };
-    Some(Region { end, layers, argument, table, error, usual_error, is_zero_at_zero })
+    Some(Region { end, layers, argument, table, error, usual_error, small_values_matter })
 }
 
 /// Returns true for a layer whose result only means over planes read.
@@ -407,7 +407,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
         }
     }
     let small = [(false, TOTAL_ERROR), (true, TOTAL_ERROR_AT_ZERO)].map(|(at_zero, total)| {
-        small_error(regions.iter().filter(|r| r.is_zero_at_zero == at_zero).map(|r| r.usual_error).collect(), total)
+        small_error(regions.iter().filter(|r| r.small_values_matter == at_zero).map(|r| r.usual_error).collect(), total)
     });
     let steps = cheap_steps(graph, &regions, small);
     for (found, as_steps) in regions.into_iter().zip(steps) {
@@ -415,7 +415,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
             Activations::Fused => MOST_ERROR,
             Activations::Accurate => ROUNDING,
             Activations::Auto if as_steps => ROUNDING,
-            Activations::Auto => small[usize::from(found.is_zero_at_zero)],
+            Activations::Auto => small[usize::from(found.small_values_matter)],
         };
         let error = if options.activations == Activations::Fused { found.error } else { found.usual_error };
         let taken = error <= most;
@@ -437,8 +437,8 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
 }
 
 /// Marks functions that stay steps under [`Activations::Auto`]: those from which only elementwise layers lead to an output, where no sum
-/// averages the errors of a table, and those of few elements. If the steps are many layers, neither gates nor functions beyond `small`,
-/// the largest errors of tables; none if the others are many too.
+/// averages the errors of a table, and those of few elements. If these steps are many layers, only functions whose tables have at most the errors
+/// `small`, and of gates those that lead to an output; none if these are many layers too.
 fn cheap_steps(graph: &Graph, regions: &[Region], small: [f64; 2]) -> Vec<bool> {
     let mut direct: Vec<bool> = graph.buffers.iter().map(|b| b.role == Role::Output).collect();
     for layer in graph.layers.iter().rev() {
@@ -457,8 +457,8 @@ fn cheap_steps(graph: &Graph, regions: &[Region], small: [f64; 2]) -> Vec<bool> 
         let elements = result.width * result.axes.iter().map(|a| a.extent).product::<usize>();
         r.usual_error > ROUNDING && (elements <= FEW_ELEMENTS || before_output(r))
     };
-    let tabled = |r: &Region| r.usual_error <= small[usize::from(r.is_zero_at_zero)];
-    let rare = |r: &Region| marked(r) && tabled(r) && (r.is_zero_at_zero || before_output(r));
+    let tabled = |r: &Region| r.usual_error <= small[usize::from(r.small_values_matter)];
+    let rare = |r: &Region| marked(r) && tabled(r) && (r.small_values_matter || before_output(r));
     let few = |marks: &[bool]| {
         let more: usize = regions.iter().zip(marks).filter(|(_, on)| **on).map(|(r, _)| r.layers.len() - 1).sum();
         more * FEW_LAYERS <= graph.layers.len()

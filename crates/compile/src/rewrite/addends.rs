@@ -25,7 +25,7 @@ pub fn join_addends(net: &mut Net, options: &Options, reasons: &mut Remarks) -> 
     let uses = net.read_counts();
     let mut places: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut gone = HashSet::new();
     for at in 0..net.ops.len() {
         let out = net.ops[at].outputs.first().copied();

@@ -19,7 +19,7 @@ pub fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) -
     let uses = net.read_counts();
     let leads_on: HashSet<ValueId> = net.ops.iter().filter_map(|op| affine(net, op)).map(|(_, x, _)| x).collect();
     let ops = std::mem::take(&mut net.ops);
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     // Defining operation of each value, among the remaining operations.
     let mut producers: HashMap<ValueId, usize> = HashMap::new();
     for op in ops {

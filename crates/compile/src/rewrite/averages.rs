@@ -36,7 +36,7 @@ pub fn convolve_means(net: &mut Net, chip: &'static Chip, options: &Options, rea
         return Ok(());
     }
     let known = magnitudes(net);
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut added = Vec::new();
     for at in found {
         let Op { kind: OpKind::Pool { kernel, strides, pads, .. }, inputs, outputs, name, .. } = &net.ops[at] else {

@@ -28,7 +28,7 @@ pub fn convolve_affines(net: &mut Net, chip: &'static Chip, options: &Options, r
         return Ok(());
     }
     let uses = net.read_counts();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let limits = Limits::of(chip);
     let mut factors: HashMap<ValueId, usize> = HashMap::new();
     let mut means: HashMap<ValueId, usize> = HashMap::new();

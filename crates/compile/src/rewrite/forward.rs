@@ -22,7 +22,7 @@ pub fn forward_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) 
     if options.conventions().whole_epilogues {
         behind_products(net, reasons)?;
     }
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
     for (at, op) in net.ops.iter().enumerate() {
         op.inputs.iter().for_each(|&id| readers.entry(id).or_default().push(at));
@@ -106,6 +106,7 @@ fn is_truth(made: &HashMap<ValueId, &Op>, id: ValueId) -> bool {
     made.get(&id).is_some_and(|op| matches!(op.kind, OpKind::Binary(f) if f.is_comparison()))
 }
 
+/// Returns true for one number, repeated for each channel.
 fn values_alike(values: &[f32]) -> bool {
     values.windows(2).all(|pair| pair[0] == pair[1])
 }

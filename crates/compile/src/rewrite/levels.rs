@@ -11,7 +11,7 @@ pub(super) fn add_behind_scales(net: &mut Net, reasons: &mut Remarks) {
     let makers = makers(net);
     let uses = net.read_counts();
     let found: Vec<Found> = (0..net.ops.len()).filter_map(|at| find(net, &makers, &uses, at)).collect();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut added: Vec<(usize, Op)> = Vec::new();
     let mut gone = HashSet::new();
     for Found { scaled, sum, sums, scale, addend, .. } in found {

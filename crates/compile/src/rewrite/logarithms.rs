@@ -35,7 +35,7 @@ pub(super) fn of_sums(net: &mut Net, reasons: &mut Remarks) {
         (alike && *epsilon < f32::MIN_POSITIVE).then_some((at, operands))
     };
     let found: Vec<_> = net.ops.iter().enumerate().filter_map(of_sum).collect();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     for (at, operands) in found.into_iter().rev() {
         let name = net.ops[at].name.clone();
         reasons.say(|| format!("{name}: the exponentials of its sum are relative to the greater one"));
@@ -83,7 +83,7 @@ pub(super) fn with_lower_bounds(net: &mut Net, reasons: &mut Remarks) {
         Some((at, least.ln() / base))
     };
     let found: Vec<_> = net.ops.iter().enumerate().filter_map(bound).collect();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     for (at, least) in found.into_iter().rev() {
         let (name, out) = (net.ops[at].name.clone(), net.ops[at].outputs[0]);
         reasons.say(|| format!("{name}: at least {least}, which its operand is too small for in fp16"));

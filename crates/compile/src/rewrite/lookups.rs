@@ -67,7 +67,7 @@ fn side_by_side(net: &mut Net, reasons: &mut Remarks) {
     };
     let mut groups: Vec<Vec<usize>> = alike.into_values().filter(few).collect();
     order::by(&mut groups, Ord::cmp);
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut made: HashMap<usize, Vec<Op>> = HashMap::new();
     for group in groups {
         let ops: Vec<Op> = group.iter().map(|&at| net.ops[at].clone()).collect();
@@ -144,7 +144,7 @@ fn apply(net: &mut Net, groups: &[Group], reasons: &mut Remarks) {
     let ops = std::mem::take(&mut net.ops);
     let makers: HashMap<ValueId, usize> =
         ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut all = Vec::with_capacity(ops.len());
     for (at, op) in ops.iter().enumerate() {
         if let Some(group) = first.get(&at) {

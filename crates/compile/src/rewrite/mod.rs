@@ -135,13 +135,10 @@ pub(crate) use windows::{Limits, fit_windows};
 const MOST_PIECES: usize = 512;
 
 /// Value names in use, which are collected when the first name is made.
+#[derive(Default)]
 struct Names(Option<HashSet<String>>);
 
 impl Names {
-    fn of(_: &Net) -> Names {
-        Names(None)
-    }
-
     fn all(&mut self, net: &Net) -> &mut HashSet<String> {
         self.0.get_or_insert_with(|| net.values.iter().map(|v| v.name.clone()).collect())
     }
@@ -158,7 +155,7 @@ struct Builder<'a> {
 /// Replaces each operation by what `step` appends, and remarks if that is not a single operation.
 fn rewrite(net: &mut Net, reasons: &mut Remarks, step: impl Fn(&mut Builder, &Op) -> Result<()>) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     for op in ops {
         let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: op.name.clone() };
         step(&mut builder, &op)?;

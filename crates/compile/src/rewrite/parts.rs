@@ -197,7 +197,7 @@ fn apply(net: &mut Net, joined: &[Joined], reasons: &mut Remarks) {
         members.extend(run.members.iter().map(|(at, range)| (*at, (i, range.clone()))));
     }
     let ops = std::mem::take(&mut net.ops);
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut made: HashMap<usize, ValueId> = HashMap::new();
     let mut all = Vec::with_capacity(ops.len());
     for (at, op) in ops.into_iter().enumerate() {

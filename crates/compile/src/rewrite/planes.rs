@@ -18,7 +18,7 @@ pub fn convolve_tokens(net: &mut Net, options: &Options, reasons: &mut Remarks) 
     if found.planes.is_empty() {
         return Ok(());
     }
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     // Planes of each value in tokens.
     let mut planes: HashMap<ValueId, ValueId> = found.sources.clone();
     let mut made = Vec::with_capacity(net.ops.len());

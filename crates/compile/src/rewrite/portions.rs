@@ -35,7 +35,7 @@ pub fn scale_portions(net: &mut Net, options: &Options, reasons: &mut Remarks) -
         return Ok(());
     }
     let (found, uses) = (found(net), net.read_counts());
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut gone = HashSet::new();
     for Portion { product, multiplication, last, channels, factor, direct } in found {
         let name = net.ops[product].name.clone();

@@ -27,7 +27,7 @@ pub fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks)
     for one in &mut found {
         one.undone = if net.outputs.contains(&one.result) { None } else { graph.undone(net, one) };
     }
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
     let mut added: Vec<(usize, Op)> = Vec::new();
     let known: HashMap<ValueId, usize> = found.iter().enumerate().map(|(i, f)| (f.result, i)).collect();

@@ -45,7 +45,7 @@ pub fn recognize(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Res
         };
         found.extend([0, 1].iter().find_map(limited));
     }
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     for (at, side, gate_at, operands) in found.into_iter().rev() {
         let name = net.ops[at].name.clone();
         reasons.say(|| format!("{name}: the other factor is zero at the threshold"));
@@ -78,7 +78,7 @@ fn logarithms_of_softmax(net: &mut Net, reasons: &mut Remarks) {
         (alone && tiny).then_some((at, made.inputs[0], axis, epsilon.ln()))
     };
     let found: Vec<_> = net.ops.iter().enumerate().filter_map(of_softmax).collect();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     for (at, x, axis, least) in found.into_iter().rev() {
         let name = net.ops[at].name.clone();
         reasons.say(|| format!("{name}: the logarithm of a softmax is a difference"));

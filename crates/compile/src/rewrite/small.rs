@@ -68,7 +68,7 @@ pub fn scale_small_terms(net: &mut Net, options: &Options, reasons: &mut Remarks
     let mut behind = behind_products(net);
     let mut grown = Grown { uses: net.read_counts(), made: HashMap::new(), later: HashMap::new() };
     let ops = std::mem::take(&mut net.ops);
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut made = Vec::with_capacity(ops.len());
     for mut op in ops {
         let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: op.name.clone() };

@@ -17,7 +17,7 @@ pub fn sum_convolutions(net: &mut Net, options: &Options, reasons: &mut Remarks)
         return Ok(());
     }
     let uses = net.read_counts();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let made: HashMap<ValueId, usize> = net.ops.iter().enumerate().map(|(at, op)| (op.outputs[0], at)).collect();
     let mut gone = HashSet::new();
     for sums in levels(net, &made) {

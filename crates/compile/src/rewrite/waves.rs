@@ -28,7 +28,7 @@ pub(super) fn join_waves(net: &mut Net, reasons: &mut Remarks) {
     let first: HashMap<usize, &Group> = groups.iter().map(|group| (group.members[0], group)).collect();
     let joined: Vec<usize> = groups.iter().flat_map(|group| group.members.iter().copied()).collect();
     let ops = std::mem::take(&mut net.ops);
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     let mut all = Vec::with_capacity(ops.len());
     for (at, op) in ops.iter().enumerate() {
         if let Some(group) = first.get(&at) {

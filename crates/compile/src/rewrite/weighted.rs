@@ -22,7 +22,7 @@ pub(super) fn sums(net: &mut Net, reasons: &mut Remarks) {
     let makers: HashMap<ValueId, &Op> = super::makers(net);
     let found: Vec<Weighted> =
         net.ops.iter().enumerate().filter_map(|(at, op)| found(net, &makers, &uses, at, op)).collect();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     for Weighted { at, factors, constants, axes } in found.into_iter().rev() {
         let name = net.ops[at].name.clone();
         reasons.say(|| format!("{name}: a sum of constants with factors is a product"));

@@ -22,7 +22,7 @@ pub fn scale_whole_sums(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Re
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
     let uses = net.read_counts();
     let found: Vec<Found> = (0..net.ops.len()).filter_map(|at| find(net, &makers, &uses, at)).collect();
-    let mut names = Names::of(net);
+    let mut names = Names::default();
     // New operations, each with the position that it is inserted before.
     let mut added: Vec<(usize, Op)> = Vec::new();
     for Found { product, cast, readers, power } in found {

@@ -113,9 +113,7 @@ impl Options {
         let reason = "only inputs of ONNX models are given values before the model runs".to_string();
         Err(Error::Unsupported { op: "a value for an input".to_string(), output: name.clone(), reason })
     }
-}
 
-impl Options {
     /// Refuses extents that the network does not have: the model fixes them, or has no such input. Names of symbolic dimensions are not looked
     /// at, which only ONNX models have.
     fn taken_by(&self, read: Reading) -> Result<Reading, Error> {
