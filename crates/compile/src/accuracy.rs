@@ -250,7 +250,7 @@ pub static CLASSES: &[Class] = &[
             "scatter_along",
         ],
         fast: "3 u S + h, S the sum of the terms' magnitudes; h for each term of a reduction, for each rounding of a scatter",
-        exact: "2 q for each term; not stated where S reaches 32000",
+        exact: "2 q for each term, of a pooled mean for each place of its window; not stated where S reaches 32000",
         from: "fp32 or wider sums of rounded parts, rounded; constant addends and factors are folded into weights where fp16 has them",
     },
     Class {

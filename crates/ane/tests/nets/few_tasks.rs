@@ -8,7 +8,7 @@ use anemone_facts::numerics::Model;
 use anemone_net::{DType, Tensor, check, eval, text};
 
 /// Input types and operations of a network, the name of its result, and the largest number of tasks.
-const CASES: [(&str, &[&str], &str, usize); 23] = [
+const CASES: [(&str, &[&str], &str, usize); 24] = [
     ("rows at computed positions", &["f16[24, 6]", "i32[5]"], "%y: f16[5, 6] = gather(%x0, %x1) axis=0", 10),
     ("columns at computed positions", &["f16[3, 24]", "i32[5]"], "%y: f16[3, 5] = gather(%x0, %x1) axis=1", 10),
     (
@@ -52,6 +52,13 @@ const CASES: [(&str, &[&str], &str, usize); 23] = [
     ("remainders of a power of two", &["i32[40]"], "const %d: i32[] = [8]\n  %y: i32[40] = mod(%x0, %d)", 7),
     ("quotients by a power of two", &["i32[40]"], "const %d: i32[] = [8]\n  %y: i32[40] = floor_div(%x0, %d)", 6),
     ("remainders of a number", &["i32[40]"], "const %d: i32[] = [7]\n  %y: i32[40] = mod(%x0, %d)", 8),
+    (
+        "copies of a quotient, numbered out of order",
+        &["u8[1, 3]", "u8[1, 3]"],
+        "const %o: u8[] = [1]\n  %d: u8[1, 3] = max(%x1, %o)\n  %a: u8[1, 3] = floor_div(%x0, %d)\n  %b: u8[1, 3] = reduce_max(%a) axes=[0] keep_dims=true\n  \
+         %y: u8[1, 3] = transpose(%b) perm=[0, 1]",
+        14,
+    ),
     ("floors of quotients by a number", &["i32[40]"], "const %d: i32[] = [7]\n  %y: i32[40] = floor_div(%x0, %d)", 6),
     ("quotients by a number", &["i32[40]"], "const %d: i32[] = [7]\n  %y: i32[40] = div(%x0, %d)", 4),
     (

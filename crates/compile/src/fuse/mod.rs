@@ -96,15 +96,21 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
         uses.entry(layer.result.buffer).or_default().writers.push(i);
     }
     let mut removed = vec![false; graph.layers.len()];
-    // For each layer, the layer that it was fused into, which its readers follow.
-    let mut now: Vec<usize> = (0..graph.layers.len()).collect();
+    // For each layer, the layer that it was fused into. That one may be fused into a third, since buffers are not in order of layers.
+    let mut into: Vec<usize> = (0..graph.layers.len()).collect();
+    let now = |into: &[usize], mut layer: usize| {
+        while into[layer] != layer {
+            layer = into[layer];
+        }
+        layer
+    };
     for (i, buffer) in graph.buffers.iter().enumerate() {
         let Some(uses) = uses.get(&BufferId(i as u32)) else { continue };
         if buffer.role != Role::Scratch {
             continue;
         }
         if let ([reader], [_, _, ..]) = (uses.readers.as_slice(), uses.writers.as_slice()) {
-            let writers: Vec<usize> = uses.writers.iter().map(|&w| now[w]).collect();
+            let writers: Vec<usize> = uses.writers.iter().map(|&w| now(&into, w)).collect();
             let moves = conventions.whole_epilogues;
             let parts =
                 rules.has(Rules::PARTS).then(|| into_parts(graph, &writers, &graph.layers[*reader], &together, moves));
@@ -114,7 +120,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
                     graph.layers[writer] = layer;
                 }
                 removed[*reader] = true;
-                now[*reader] = writers[0];
+                into[*reader] = writers[0];
             }
             continue;
         }
@@ -127,7 +133,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
             .iter()
             .map(|&r| {
                 let reader = &graph.layers[r];
-                let writers = uses.writers.iter().map(|&w| now[w]);
+                let writers = uses.writers.iter().map(|&w| now(&into, w));
                 let mut same = writers.filter(|&w| writes(&graph.layers[w].result, reader, conventions));
                 let writer = same.next()?;
                 let before = &graph.layers[writer];
@@ -168,7 +174,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
             layer.kind = kind;
             reasons.say(|| format!("{} becomes part of {}", graph.layers[reader].name, graph.layers[writer].name));
             removed[reader] = true;
-            now[reader] = writer;
+            into[reader] = writer;
         }
     }
     let taken = removed.contains(&true);

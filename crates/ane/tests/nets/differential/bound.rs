@@ -445,7 +445,9 @@ impl Step<'_> {
             let limit = if self.exact { CEILING } else { OVERFLOW };
             // A factor below the normal numbers is rounded to a multiple of the least one.
             let factor = LEAST * (x.abs() + mean[c].abs());
-            let grouped = 3.0 * ROUNDING * size + UNIT + factor;
+            // The one term of a factor loses as much as each of a sum.
+            let term = if self.exact { 2.0 * UNIT } else { UNIT };
+            let grouped = 3.0 * ROUNDING * size + term + factor;
             *bound = if size < limit && scale < limit { *bound + grouped } else { f32::INFINITY };
         }
         Ok(bounds)
@@ -589,10 +591,13 @@ impl Step<'_> {
             unknown.iter_mut().zip(met).for_each(|(u, e)| *u |= e > 0.0);
         }
         let rounded = self.rounded(carried);
-        // A mean of fewer elements than the window has is corrected after it is rounded.
-        let least = match kind {
-            OpKind::Pool { kernel, .. } => LEAST * (1.0 + kernel.iter().product::<usize>() as f32),
-            _ => LEAST,
+        // A mean is of as many terms as its window has places: that of fewer elements is corrected after its terms are rounded.
+        let (least, places) = match kind {
+            OpKind::Pool { kernel, .. } => {
+                let places = kernel.iter().product::<usize>() as f32;
+                (LEAST * (1.0 + places), places)
+            }
+            _ => (LEAST, 1.0),
         };
         // Squares, and sums over the axes before the last one, are rounded before they are added up.
         let parts = matches!(kind, OpKind::Reduce { .. });
@@ -601,7 +606,7 @@ impl Step<'_> {
                 return f32::INFINITY;
             }
             let unit = match self.exact {
-                true => 2.0 * UNIT * terms.max(1.0),
+                true => 2.0 * UNIT * places * terms.max(1.0),
                 false if parts => LEAST * terms.max(1.0),
                 false => least,
             };

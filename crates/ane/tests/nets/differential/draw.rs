@@ -1,5 +1,7 @@
 //! Random networks of one to three operations with their operands, from choices.
 
+#[path = "heads.rs"]
+mod heads;
 #[path = "layers.rs"]
 mod layers;
 
@@ -232,7 +234,7 @@ impl Drawing<'_> {
     /// One more operation on a value.
     fn step(&mut self, x: ValueId) -> Option<ValueId> {
         let ty = self.ty(x);
-        let what = self.source.below(14);
+        let what = self.source.below(15);
         // A scalar has nothing to move, to reduce or to slide over.
         match if ty.shape.is_empty() { what % 3 } else { what } {
             0 => self.unary(x),
@@ -248,6 +250,7 @@ impl Drawing<'_> {
             11 if ty.dtype.is_float() => self.resampled(x),
             12 => self.at_places(x),
             13 if ty.dtype.is_float() => self.convolved(x),
+            14 if ty.dtype.is_float() => self.attention(x),
             _ => self.binary(x),
         }
     }
