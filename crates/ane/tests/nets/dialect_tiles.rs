@@ -2,7 +2,7 @@
 
 use super::dialect_words::{each, tasks};
 use super::dialects::{array, both, small};
-use anemone_facts::Field::*;
+use anemone_facts::{Field, Field::*};
 use anemone_net::{Data, Tensor};
 use half::f16;
 use std::sync::Arc;
@@ -172,4 +172,69 @@ fn a_matrix_attended_to_itself_keeps_its_place() {
     let [own, apples] = both(&source, &blobs, &[array("x", &[1, 64, 256], small)]);
     let near = own.1.iter().zip(&apples.1).all(|(a, b)| (a - b).abs() <= 0.05 * a.abs().max(1.0));
     assert!(near, "tables of Apple's own");
+}
+
+#[test]
+fn units_of_matrices_in_sets_are_those_of_their_tiles_for_four_lanes() {
+    // `env_mm_r2rb_m256_k8192_n2048_tx0_ty1`, of fewer columns: tiles of 64 columns, four lanes of 8192 coefficients.
+    let source = "net \"n\" {\n  input %x: f16[256, 8192]\n  const %w: f16[128, 8192] = blob 0\n  \
+                  %y: f16[256, 128] = matmul(%x, %w) transpose_x=false transpose_y=true\n  output %y\n}\n";
+    let value = |i: usize| if i.is_multiple_of(29) { small(i / 29) } else { 0.0 };
+    let data = Data::F16((0..128 * 8192).map(|i| f16::from_f32(value(i))).collect());
+    let blobs = [Arc::new(Tensor { shape: vec![128, 8192], data })];
+    let made = tasks(source, &blobs);
+    assert_eq!([OcgSize, ShPref, ShMin, ShMax].map(|field| each(&made, field)[1]), [2, 1, 1, 1]);
+    let [own, apples] = both(source, &blobs, &[array("x", &[256, 8192], |i| small(i / 7))]);
+    assert_eq!(own.1, apples.1, "the same numbers");
+}
+
+#[test]
+fn sums_of_blocks_of_few_rows_keep_their_places() {
+    // `chain_stack4_d256_s64_proj1`, of two blocks.
+    let (x, square, wide) = ("f16[1, 64, 256]", "f16[1, 64, 64]", "f16[1, 64, 1024]");
+    let mut source = format!("net \"n\" {{\n  input %x: {x}\n  const %c: f16[] = [0.125]\n");
+    let (mut body, mut blobs) = (String::new(), Vec::new());
+    let mut product = |source: &mut String, to: String, shape: &str, a: String, [n, k]: [usize; 2]| {
+        let at = blobs.len();
+        *source += &format!("  const %w{at}: f16[{n}, {k}] = blob {at}\n");
+        let value = |i: usize| if i.is_multiple_of(11) { small(i / 11) / 16.0 } else { 0.0 };
+        let data = Data::F16((0..n * k).map(|i| f16::from_f32(value(i + at))).collect());
+        blobs.push(Arc::new(Tensor { shape: vec![n, k], data }));
+        format!("  %{to}: {shape} = matmul(%{a}, %w{at}) transpose_x=false transpose_y=true\n")
+    };
+    for (block, input, output) in [("a", "x".to_string(), "z"), ("b", "z".to_string(), "y")] {
+        body += &format!("  %n{block}: {x} = layer_norm(%{input}) axes=[2] epsilon=1e-5\n");
+        for part in ["q", "k", "v"] {
+            body += &product(&mut source, format!("{part}{block}"), x, format!("n{block}"), [256; 2]);
+        }
+        body += &format!(
+            "  %s{block}: {square} = matmul(%q{block}, %k{block}) transpose_x=false transpose_y=true\n  \
+             %t{block}: {square} = mul(%s{block}, %c)\n  %p{block}: {square} = softmax(%t{block}) axis=2\n  \
+             %a{block}: {x} = matmul(%p{block}, %v{block}) transpose_x=false transpose_y=false\n"
+        );
+        body += &product(&mut source, format!("o{block}"), x, format!("a{block}"), [256; 2]);
+        body += &format!(
+            "  %r{block}: {x} = add(%{input}, %o{block})\n  %m{block}: {x} = layer_norm(%r{block}) axes=[2] epsilon=1e-5\n"
+        );
+        body += &product(&mut source, format!("h{block}"), wide, format!("m{block}"), [1024, 256]);
+        body += &format!("  %g{block}: {wide} = gelu(%h{block}) mode=exact\n");
+        body += &product(&mut source, format!("f{block}"), x, format!("g{block}"), [256, 1024]);
+        body += &format!("  %{output}: {x} = add(%r{block}, %f{block})\n");
+    }
+    source += &format!("{body}  output %y\n}}\n");
+    let made = tasks(&source, &blobs);
+    assert_eq!(made.len(), 50);
+    let at = |field: Field, task: usize| each(&made, field)[task];
+    assert_eq!(
+        [SrcL2Base, Src2L2Base, ResL2Base].map(|f| at(f, 24)),
+        [0x10, 0x2828, 0x10],
+        "in place of the first sum"
+    );
+    assert_eq!([SrcL2Base, Src2L2Base, ResL2Base].map(|f| at(f, 42)), [0x10, 0x810, 0x810], "of the product");
+    assert_eq!([31, 37, 45, 47, 48].map(|task| at(ResL2Base, task)), [0x1910, 0x1b10, 0x1010, 0x1010, 0x3028]);
+    assert_eq!(at(Dependent, 26), 2, "the mean is consumed as it is written");
+    let [own, apples] = both(&source, &blobs, &[array("x", &[1, 64, 256], |i| small(i / 3))]);
+    let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let most = own.1.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
+    assert!(apart < 0.01 * most, "{apart} of {most}");
 }

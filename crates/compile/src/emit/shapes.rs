@@ -59,14 +59,18 @@ impl Emitter<'_> {
         if layer.transpose && computed(layer)[1] > 1 {
             return [rows.min(3); 3];
         }
-        // A unit is no wider than the tile of a matrix from memory (`env_mm_r2rb_m512_k8192_n2048_tx0_ty1`: 64 columns), and half as
-        // wide where engines have eight lanes (`env_mm_r2rb_m512_k4096_n2048_tx0_ty1`), a quarter with fewer
+        // A unit is no wider than the tile of a matrix from memory (`env_mm_r2rb_m512_k8192_n2048_tx0_ty1`: 64 columns of four lanes), and
+        // half as wide where engines have eight lanes (`env_mm_r2rb_m512_k4096_n2048_tx0_ty1`), a quarter where some of eight are idle
         // (`chain_ffn_d1024_s375_matmul_silu`: six). The same holds for a row that is read in parts
         // (`env_mm_r2rb_m256_k4096_n4096_tx1_ty1`: 128 of 256 columns).
         if layer.source_interleave > 1 || self.reads_row_in_parts() {
             let columns = source_tile(layer).columns.next_power_of_two().ilog2();
             let least = NEURAL_UNIT.saturating_sub(columns);
-            let unit = least.max(LANES.div_ceil(Packing::of(layer).lanes).next_power_of_two().ilog2().min(2));
+            let unit = least.max(match Packing::of(layer).lanes {
+                LANES.. => 0,
+                lanes if lanes.is_power_of_two() => 1,
+                _ => 2,
+            });
             return [unit, least, unit];
         }
         // Rows that fill tile memory have the largest units (`encoder_conv_idx_c1024_n1024_k9x1_s1_g1024_bias1_same_hmaj`: sixteen of a

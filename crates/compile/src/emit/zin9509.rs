@@ -395,7 +395,7 @@ impl Emitter<'_> {
         let opens = opens && !(before.is_neural() && layer.convolves() && self.conventions().places_by_use);
         // The numbers of a norm are read as they are written if its operand is a sum that a later sum reads too
         // (`chain_block_d256_s64_proj1`; not `chain_pair_add_ln_d256_s64`).
-        let sum = mean && self.second_place().is_some_and(|row| self.replaces_product(row.from));
+        let sum = mean && self.second_place().is_some_and(|row| self.replaces_operand(row.from));
         // Rows of more than a unit are transposed when all are written (`norm_layer_norm_ax1_1x128x16x16`: 16 columns, not 8).
         let [_, rows, columns] = input(layer);
         let wide = rows > 1 && columns as u64 * ELEMENT_BYTES > UNIT_BYTES;
@@ -449,15 +449,13 @@ impl Emitter<'_> {
         product && !self.follows_constants(self.index - 1)
     }
 
-    /// Returns true for a sum in the place of its second operand that a later sum reads.
-    fn replaces_product(&self, index: usize) -> bool {
+    /// Returns true for a sum in the place of an operand that a later sum reads.
+    fn replaces_operand(&self, index: usize) -> bool {
         let (layer, residency) = (&self.placed.graph.layers[index], &self.placed.residency);
-        let (Some(second), Some(result)) = (layer.sources.get(1), residency.resident(&layer.result)) else {
-            return false;
-        };
-        let place = residency.source(index, 1, second);
+        let Some(result) = residency.resident(&layer.result) else { return false };
         let adds = |l: &Layer| matches!(l.kind, Kind::Planar { .. }) && l.sources[0].buffer == layer.result.buffer;
-        let replaces = place.is_some_and(|place| place.base_bytes == result.base_bytes);
+        let mut operands = (0..layer.sources.len()).filter_map(|s| residency.source(index, s, &layer.sources[s]));
+        let replaces = layer.sources.len() == 2 && operands.any(|place| place.base_bytes == result.base_bytes);
         matches!(layer.kind, Kind::Planar { .. }) && replaces && self.placed.graph.layers[self.index..].iter().any(adds)
     }
 

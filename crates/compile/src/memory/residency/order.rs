@@ -39,9 +39,8 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     if !result.alone && !begins || result.copied && !result.crosses && graph.layers[result.writer].kind.is_copy() {
         return 0;
     }
-    // A copy that is also stored for a product of computed matrices comes last (`chain_block_d256_s64_proj1`).
     let readers = || graph.layers.iter().filter(|l| l.sources.iter().any(same));
-    if result.crosses && writer.kind.is_copy() && readers().all(|l| matches!(l.kind, Kind::Product { .. })) {
+    if copied_last(graph, candidates, first, at) {
         return 3;
     }
     // A row that another product reads while it is computed is placed behind the matrix that it is computed from.
@@ -107,7 +106,7 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
     let scores = matches!(writer.kind, Kind::Product { .. }) && in_turn.any(|l| matches!(l.kind, Kind::Neuron { .. }));
     if scores && result.alone {
         let matrix = of(&writer.sources[0]).map(|i| first[i]);
-        if matrix.is_some_and(|matrix| area(candidates, first, matrix) > area(candidates, first, at)) {
+        if matrix.is_some_and(|matrix| area(graph, candidates, first, matrix) > area(graph, candidates, first, at)) {
             return 2;
         }
     }
@@ -116,6 +115,23 @@ pub(super) fn rank(graph: &Graph, candidates: &[(usize, Resident)], first: &[usi
         return 2;
     }
     if graph.layers.iter().filter_map(|layer| layer.sources.first()).any(same) { 1 } else { 3 }
+}
+
+/// Returns true for a copy that products read and that comes last: one that is also stored for a product of computed matrices
+/// (`chain_block_d256_s64_proj1`), or that of the weights of scores that are placed behind a matrix (`chain_stack4_d256_s64_proj1`: the second
+/// block's).
+fn copied_last(graph: &Graph, candidates: &[(usize, Resident)], first: &[usize], at: usize) -> bool {
+    let of =
+        |view: &View4| candidates.iter().position(|(buffer, _)| *buffer == view.buffer.0 as usize).map(|i| first[i]);
+    let (result, product) = (&candidates[at].1, |l: &Layer| matches!(l.kind, Kind::Product { .. }));
+    let writer = &graph.layers[result.writer];
+    let mut readers = graph.layers.iter().filter(|l| l.sources.iter().any(|view| of(view) == Some(at)));
+    if !writer.kind.is_copy() || !readers.all(product) {
+        return false;
+    }
+    let scores = |place: usize| product(&graph.layers[candidates[place].1.writer]);
+    let behind = |place: usize| place != at && scores(place) && rank(graph, candidates, first, place) == 2;
+    result.crosses || of(&writer.sources[0]).is_some_and(behind)
 }
 
 /// Returns true for a table of a single element.
@@ -164,7 +180,8 @@ pub(super) fn held(graph: &Graph, candidates: &[(usize, Resident)], at: usize) -
 }
 
 /// Last task for which the place of a matrix is taken: that of a matrix whose copies a product multiplies, and which a product multiplies
-/// again, stays to the end (`chain_block_d256_s64_proj0`, `chain_block_d512_s128_proj0`: attention of a norm's result to itself).
+/// again, stays to the end (`chain_block_d256_s64_proj0`, `chain_block_d512_s128_proj0`: attention of a norm's result to itself). So does
+/// that of a sum beside folded rows (`chain_stack4_d256_s64_proj1`: one for each block, at 0x100, 0x8100, 0x10100 and 0x18100).
 pub(super) fn attended(graph: &Graph, candidates: &[(usize, Resident)], at: usize) -> usize {
     let (buffer, r) = &candidates[at];
     let product = |l: &Layer| matches!(l.kind, Kind::Product { .. });
@@ -175,18 +192,21 @@ pub(super) fn attended(graph: &Graph, candidates: &[(usize, Resident)], at: usiz
     let reads = |l: &&Layer| l.sources.first().is_some_and(|source| source.buffer.0 as usize == *buffer);
     let readers = || graph.layers.iter().filter(reads);
     let copied = readers().filter(|l| !product(l) && multiplied(l)).count() > 1;
-    if copied && readers().any(product) { graph.layers.len() - 1 } else { r.last }
+    let stays = copied && readers().any(product) || adds_folded_rows(graph, &graph.layers[r.writer]);
+    if stays { graph.layers.len() - 1 } else { r.last }
 }
 
-/// Bytes of a place times the tasks for which it is in use.
-fn area(candidates: &[(usize, Resident)], first: &[usize], place: usize) -> u64 {
-    let in_turn = || candidates.iter().zip(first).filter(|(_, f)| **f == place).map(|((_, r), _)| r);
-    let (bytes, last) = (in_turn().map(|r| r.bytes).max(), in_turn().map(|r| r.last).max());
+/// Bytes of a place times the tasks for which it is taken.
+fn area(graph: &Graph, candidates: &[(usize, Resident)], first: &[usize], place: usize) -> u64 {
+    let in_turn = || (0..candidates.len()).filter(|&i| first[i] == place);
+    let bytes = in_turn().map(|i| candidates[i].1.bytes).max();
+    let last = in_turn().map(|i| attended(graph, candidates, i)).max();
     bytes.unwrap_or(0) * (last.unwrap_or(0) + 1).saturating_sub(candidates[place].1.writer) as u64
 }
 
 /// Moves first sources that take more of tile memory for longer before a sum that replaces a product (`chain_block_d512_s128_proj0`: the
-/// norm's result, then the sum; `chain_stack2_d256_s128_proj1`: the second sum, then the first).
+/// norm's result, then the sum; `chain_stack2_d256_s128_proj1`: the second sum, then the first;
+/// `chain_stack4_d256_s64_proj1`: the sums of each block as they are written).
 pub(super) fn larger_first(graph: &Graph, candidates: &[(usize, Resident)], first: &[usize], order: &mut [usize]) {
     let of =
         |view: &View4| candidates.iter().position(|(buffer, _)| *buffer == view.buffer.0 as usize).map(|i| first[i]);
@@ -195,9 +215,9 @@ pub(super) fn larger_first(graph: &Graph, candidates: &[(usize, Resident)], firs
         let place = of(&sum.sources[1]).filter(|place| of(&sum.result) == Some(*place));
         let Some(mut at) = place.and_then(|place| order.iter().position(|i| *i == place)) else { continue };
         let ranked = |i: usize| rank(graph, candidates, first, i);
-        let (own, most) = (ranked(order[at]), area(candidates, first, order[at]));
+        let (own, most) = (ranked(order[at]), area(graph, candidates, first, order[at]));
         for i in at + 1..order.len() {
-            if ranked(order[i]) == own && area(candidates, first, order[i]) > most {
+            if ranked(order[i]) == own && area(graph, candidates, first, order[i]) > most {
                 order[at..=i].rotate_right(1);
                 at += 1;
             }
@@ -230,6 +250,7 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
         let each = (applies || number || two) && !layer.transpose;
         let whole = result.strides(&layer.result).filter(|_| each && layer.interleave == 1 && result.alone);
         let place = whole.filter(|(offset, _)| *offset == 0)?;
+        let beside_folded = conventions.places_by_use && adds_folded_rows(graph, layer);
         let source = (0..layer.sources.len()).find_map(|s| {
             let view = &layer.sources[s];
             let plain = layer.broadcast[s] == [false; 3] && !layer.turned[s] && view.buffer.0 as usize != *buffer;
@@ -247,7 +268,11 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
             if table && conventions.places_by_use {
                 return None;
             }
-            let once = before.read_once || applies || product || !conventions.places_by_use || scores();
+            if beside_folded && s == 1 {
+                return None;
+            }
+            let once =
+                before.read_once || applies || product || !conventions.places_by_use || scores() || beside_folded;
             // A table of a table has a place of its own (`floor_r_1x64x1x1`), and one of elements that were transposed
             // (`norm_softmax_a3_1x64x1x1`).
             let writer = &graph.layers[before.writer];
@@ -258,6 +283,16 @@ pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)], conventions
         Some((*buffer, source?))
     };
     candidates.iter().filter_map(taken).collect()
+}
+
+/// Returns true for a sum whose second operand is a product with constants of rows that were folded to a square: its places are rows and
+/// columns, so that the sum takes the place of its first operand, also of one that a norm has read (`chain_stack4_d256_s64_proj1`; not
+/// `chain_stack2_d256_s128_proj1`).
+fn adds_folded_rows(graph: &Graph, layer: &Layer) -> bool {
+    let [_, second] = layer.sources.as_slice() else { return false };
+    let product = graph.layers.iter().find(|l| l.result.buffer == second.buffer);
+    let sum = matches!(layer.kind, Kind::Planar { op: PlanarOp::Add, .. });
+    sum && product.is_some_and(|l| matches!(l.kind, Kind::Conv { .. }) && l.transpose && tile::computed(l)[1] > 1)
 }
 
 /// Returns true for a task whose first operand has elements of one byte.
