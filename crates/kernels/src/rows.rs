@@ -16,6 +16,7 @@ use crate::workers::{PER_THREAD, Workers, chunks, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
+mod exact;
 #[doc(hidden)]
 pub mod transposed;
 
@@ -172,10 +173,24 @@ pub trait RowNumber: Line + Default {
     fn reduce(workers: &Workers, lines: &RowKernel<Self>, fold: &Fold, ext: Extents) -> Vec<f16>;
     /// Rounds elements by the rules of the model; the results are fp16 values held in fp32.
     fn settled(workers: &Workers, rules: &Rounding, from: &[Self]) -> Vec<f32>;
+    /// Reduces consecutive planes to `ends`, the first plane with the index `at.1`, in an order of its own; returns false unless that gives the same
+    /// bits. `wide` is scratch memory.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn fold<S: Simd>(
+        _: S,
+        _: &RowKernel<Self>,
+        _: &Fold,
+        _at: (Extents, usize),
+        _wide: &mut [f32],
+        _ends: &mut [Self],
+    ) -> bool {
+        false
+    }
 }
 
 macro_rules! row_number {
-    ($number: ty, $reduce: path) => {
+    ($number: ty, $reduce: path, { $($fold: tt)* }) => {
         impl RowNumber for $number {
             fn elements(workers: &Workers, lines: &RowKernel<Self>, to: &mut [f16], ext: Extents, strides: Strides) {
                 elements(workers, lines, to, ext, strides);
@@ -188,12 +203,25 @@ macro_rules! row_number {
             fn settled(workers: &Workers, rules: &Rounding, from: &[Self]) -> Vec<f32> {
                 settled(workers, rules, from)
             }
+            $($fold)*
         }
     };
 }
 
-row_number!(f32, reduce_in_fp32);
-row_number!(Exact, reduce);
+row_number!(f32, reduce_in_fp32, {});
+row_number!(Exact, reduce, {
+    #[inline(always)]
+    fn fold<S: Simd>(
+        simd: S,
+        lines: &RowKernel<Self>,
+        fold: &Fold,
+        at: (Extents, usize),
+        wide: &mut [f32],
+        ends: &mut [Self],
+    ) -> bool {
+        exact::fold(simd, lines, fold, at, wide, ends)
+    }
+});
 
 /// Reduces with transposed planes, where the operands allow it.
 fn reduce_in_fp32(workers: &Workers, lines: &RowKernel<f32>, fold: &Fold, ext: Extents) -> Vec<f16> {
@@ -361,17 +389,20 @@ impl<N: RowNumber> WithSimd for Reduce<'_, '_, N> {
         }
         for (i, results) in results.chunks_mut(SIDE_BY_SIDE).enumerate() {
             let first = first + i * SIDE_BY_SIDE;
-            let mut sums = fold.start::<N, SIDE_BY_SIDE>();
-            for h in (0..ext.h).step_by(rows) {
-                let elements = rows.min(ext.h - h) * ext.w;
-                for (p, at) in at.iter_mut().enumerate().take(results.len()) {
-                    let plane = first + p;
-                    let block = Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w);
-                    lines.rows(simd, block, pairs, at);
+            let mut ends = [N::default(); SIDE_BY_SIDE];
+            if !N::fold(simd, lines, fold, (ext, first), at[0].wide, &mut ends[..results.len()]) {
+                let mut sums = fold.start::<N, SIDE_BY_SIDE>();
+                for h in (0..ext.h).step_by(rows) {
+                    let elements = rows.min(ext.h - h) * ext.w;
+                    for (p, at) in at.iter_mut().enumerate().take(results.len()) {
+                        let plane = first + p;
+                        let block = Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w);
+                        lines.rows(simd, block, pairs, at);
+                    }
+                    sums.accumulate(array_of(|p| &at[p].a[..elements]));
                 }
-                sums.accumulate(array_of(|p| &at[p].a[..elements]));
+                ends = sums.end();
             }
-            let mut ends = sums.end();
             let ends = &mut ends[..results.len()];
             lines.ending.apply(ends);
             N::settle_line(lines.rules, ends, results);

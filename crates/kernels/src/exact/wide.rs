@@ -30,7 +30,8 @@ impl Pair<'_> {
         for (sums, bias) in sums.iter_mut().zip(self.bias.all) {
             sums.fill(start_wide(bias));
         }
-        let mut converted = Converted::default();
+        let mut converted =
+            Converted { w: [[0.0; HEIGHT]; CONVERTED], keep: [[0.0; HEIGHT]; CONVERTED], x: [[0.0; WIDTH]; CONVERTED] };
         for first in (0..self.taps).step_by(CONVERTED) {
             let count = converted.fill(simd, self, first);
             if !watches {
@@ -63,7 +64,6 @@ pub(super) fn start_wide(bias: f64) -> f64 {
 }
 
 /// Operands of a few taps, converted to fp64.
-#[derive(Default)]
 struct Converted {
     w: [[f64; HEIGHT]; CONVERTED],
     keep: [[f64; HEIGHT]; CONVERTED],

@@ -1,8 +1,11 @@
 use crate::samples::nothing;
-use anemone_kernels::params::BinaryOp;
-use anemone_kernels::reduce::{Fold, Operation};
+use anemone_kernels::line::Line;
+use anemone_kernels::num::wide::Exact;
+use anemone_kernels::num::wide::Wide;
+use anemone_kernels::params::{BinaryOp, Rounding};
+use anemone_kernels::reduce::{ElementwiseEpilogue, Fold, Operation};
 use anemone_kernels::rows::transposed::reduce;
-use anemone_kernels::rows::{Form, Operand, RowKernel, reduce as one_by_one};
+use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber, reduce as one_by_one};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, TensorView};
 use anemone_kernels::workers::Workers;
@@ -65,6 +68,55 @@ fn turned_planes_have_the_numbers_of_planes_one_by_one() {
                     Some(found) => assert_eq!(bits(found), wanted, "{ext:?} {strides:?} {op:?}"),
                     None => assert!(!workers.converts()),
                 }
+            }
+        }
+    }
+}
+
+/// Planes with numbers of all magnitudes, infinities, NaN, zeros of one sign or of both, and numbers that cancel.
+#[test]
+fn exact_planes_have_the_numbers_of_planes_one_by_one() {
+    let workers = Workers::new();
+    let one = Exact::canonicalize(1.0);
+    let ending = ElementwiseEpilogue {
+        plain: false,
+        last: Exact::canonicalize(0.25),
+        scale: one,
+        bias: Exact::canonicalize(-0.0),
+        epsilon: one,
+        function: None,
+        relu: false,
+    };
+    let kinds: [fn(u32) -> u16; 6] = [
+        |x| (x >> 16) as u16 & 0xbfff,
+        |x| if x % 997 == 3 { 0x7c00 } else { (x >> 18) as u16 },
+        |x| if x % 997 == 3 { 0x7c00 | (x >> 16) as u16 & 0x83ff } else { (x >> 18) as u16 },
+        |x| (x >> 16) as u16 & 0x8000,
+        |_| 0x8000,
+        |x| (x >> 16) as u16 | 0x8000,
+    ];
+    for kind in kinds {
+        let random = |i: u32| i.wrapping_mul(2_654_435_761) ^ i.wrapping_mul(40_503) << 13;
+        let data: Vec<f16> = (0..60_000u32).map(|i| f16::from_bits(kind(random(i)))).collect();
+        for (ext, strides) in shapes().chain([(Extents { g: 1, c: 5, h: 1, w: 9000 }, [0, 9001, 0])]) {
+            let source = TensorView { data: &data, strides };
+            let operand = Operand { source, one_column: false, relu: false, pairs_turned: false, one_pair: false };
+            let operation = Operation { op: BinaryOp::Add, first: one, sign: one };
+            let (form, operands, rules) = (Form::One, [operand; 2], Some(&Rounding::AWAY));
+            let lines = RowKernel { form, operands, pre: None, operation, ending: &ending, rules, columns: ext.w };
+            for fold in [Fold::Sum(None), Fold::Max] {
+                let bits = |of: Vec<f16>| of.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                let plane = |i: usize| {
+                    let at = |h: usize| i / ext.c * strides[0] + i % ext.c * strides[1] + h * strides[2];
+                    let elements = (0..ext.h).flat_map(|h| &data[at(h)..][..ext.w]);
+                    fold.of(elements.map(|x| Exact::canonicalize(x.to_f32())))
+                };
+                let mut wanted: Vec<Exact> = (0..ext.g * ext.c).map(plane).collect();
+                let mut settled = vec![f16::ZERO; wanted.len()];
+                ending.apply(&mut wanted);
+                Exact::settle_line(rules, &wanted, &mut settled);
+                let wanted = bits(settled);
+                assert_eq!(bits(Exact::reduce(&workers, &lines, &fold, ext)), wanted, "{ext:?} {strides:?}");
             }
         }
     }
