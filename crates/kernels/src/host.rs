@@ -212,9 +212,14 @@ mod native {
     };
 
     pub(super) fn vectors() -> Vec<(&'static str, Arch)> {
-        let v3 = V3::try_new().filter(|_| converts()).map(|v3| ("v3", Arch::V3(v3)));
-        let v4 = V4::try_new().map(|v4| ("v4", Arch::V4(v4)));
-        [v3, v4].into_iter().flatten().collect()
+        let mut found = Vec::new();
+        if let Some(v3) = V3::try_new().filter(|_| converts()) {
+            found.push(("v3", Arch::V3(v3)));
+        }
+        if let Some(v4) = V4::try_new() {
+            found.push(("v4", Arch::V4(v4)));
+        }
+        found
     }
 
     #[inline(always)]

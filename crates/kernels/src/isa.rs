@@ -41,18 +41,37 @@ impl fmt::Display for IsaError {
         match in_use {
             Some(in_use) => write!(f, "instruction set `{in_use}` is in use, and cannot become `{name}`"),
             None if NAMES.contains(&name.as_str()) => {
-                write!(f, "this host has no instruction set `{name}`; it has {}", available.join(", "))
+                write!(f, "this host has no instruction set `{name}`; it has ")?;
+                list(f, available)
             }
-            None => write!(f, "`{name}` is no instruction set; {} are", NAMES.join(", ")),
+            None => {
+                write!(f, "`{name}` is no instruction set; ")?;
+                list(f, &NAMES)?;
+                f.write_str(" are")
+            }
         }
     }
+}
+
+/// Writes names with commas between them.
+fn list(f: &mut fmt::Formatter, names: &[&str]) -> fmt::Result {
+    let mut between = "";
+    for name in names {
+        write!(f, "{between}{name}")?;
+        between = ", ";
+    }
+    Ok(())
 }
 
 impl std::error::Error for IsaError {}
 
 /// Instruction sets of this host with their names, portable code first.
 pub fn available() -> Vec<(&'static str, Isa)> {
-    [("scalar", Arch::Scalar)].into_iter().chain(host::vectors()).map(|(name, arch)| (name, Isa(arch))).collect()
+    let mut all = vec![("scalar", Isa(Arch::Scalar))];
+    for (name, arch) in host::vectors() {
+        all.push((name, Isa(arch)));
+    }
+    all
 }
 
 /// The instruction set in use: the forced one, or the best that the host has.

@@ -19,7 +19,7 @@ pub fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
             ops[i] = Op::moves(ops[i].tasks.clone(), composed);
         }
     }
-    drop_unread(ops, own);
+    drop_unread(ops, &own);
 }
 
 /// The copy at `i` composed with the copy that wrote its source; `None` if they do not compose, or it does not pay.
@@ -161,7 +161,7 @@ fn steps(writer: &Move, mut distance: usize) -> Option<Vec<usize>> {
 }
 
 /// Drops copies to private memory that no later operation reads, starting from the last.
-pub(super) fn drop_unread(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
+pub(super) fn drop_unread(ops: &mut Vec<Op>, own: &dyn Fn(Home) -> bool) {
     for i in (0..ops.len()).rev() {
         let unread = ops[i].as_move().is_some_and(|of| own(of.to.0)) && readers(ops, i).next().is_none();
         if unread {

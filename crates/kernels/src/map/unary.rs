@@ -183,16 +183,17 @@ fn part_of(stages: &[MapStage], last: usize) -> Vec<MapStage> {
 /// The kept stages in order, with their indices renumbered.
 fn renumbered(kept: Vec<Option<MapStage>>) -> Vec<MapStage> {
     let mut places = Vec::with_capacity(kept.len());
-    let mut count = 0;
-    for stage in &kept {
-        places.push(count);
-        count += usize::from(stage.is_some());
-    }
-    let mut stages: Vec<MapStage> = kept.into_iter().flatten().collect();
-    for input in stages.iter_mut().flat_map(|stage| &mut stage.inputs) {
-        if let MapInput::Value(at) = input {
-            *at = places[*at];
+    let mut stages: Vec<MapStage> = Vec::with_capacity(kept.len());
+    for stage in kept {
+        places.push(stages.len());
+        let Some(mut stage) = stage else { continue };
+        for input in &mut stage.inputs {
+            // A stage reads earlier ones.
+            if let MapInput::Value(at) = input {
+                *at = places[*at];
+            }
         }
+        stages.push(stage);
     }
     stages
 }
