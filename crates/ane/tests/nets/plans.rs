@@ -234,7 +234,7 @@ fn run_time_packing_and_the_exact_array_give_their_reasons() {
     }
 }
 
-/// Attention over a long sequence runs in blocks of rows, on one thread and on two, with the bits of whole results.
+/// Attention over a long sequence runs in blocks of rows, in every model, on one thread and on two, with the bits of whole results.
 #[test]
 fn attention_runs_in_blocks_of_rows() {
     attention_in_blocks(|source| source);
@@ -280,8 +280,8 @@ fn attention_in_blocks(edit: impl Fn(String) -> String) {
 "#;
     let net = text::parse(&edit(source.to_owned()), &[]).expect("a network");
     let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
-    let run = |level| {
-        let mut plan = Plan::new(&program, EngineOptions { level, ..EngineOptions::default() }).expect("a plan");
+    let run = |level, model| {
+        let mut plan = Plan::new(&program, EngineOptions { level, model, ..EngineOptions::default() }).expect("a plan");
         let mut memory = plan.memory();
         let mut results = Vec::new();
         for seed in [1, 2] {
@@ -297,11 +297,12 @@ fn attention_in_blocks(edit: impl Fn(String) -> String) {
         }
         (results, plan.selection().matches("product of two operands").count())
     };
-    for threads in [1, 2] {
+    for (threads, model) in [(1, Model::Fast), (2, Model::Fast), (2, Model::Fixed), (2, Model::Tiled)] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-        let [(whole, _), (blocks, products)] = pool.install(|| [Level::Unoptimized, Level::Optimized].map(run));
-        assert!(products > 4, "{products} products");
-        assert!(whole[0] != whole[1] && whole == blocks, "{threads} threads");
+        let levels = [Level::Unoptimized, Level::Optimized];
+        let [(whole, _), (blocks, products)] = pool.install(|| levels.map(|level| run(level, model)));
+        assert!(products > 4, "{model:?}: {products} products");
+        assert!(whole[0] != whole[1] && whole == blocks, "{model:?}, {threads} threads");
     }
 }
 

@@ -106,14 +106,14 @@ impl<'a> Rows<'a> {
         let Kind::Product(first) = &ops[i].kind else { return None };
         let rows = first.output.g * first.output.c;
         let columns = first.output.plane();
-        let one_by_one = first.output.h == 1 && !first.transposed && first.exactly.is_none();
+        let one_by_one = first.output.h == 1 && !first.transposed;
         if !one_by_one || 2 * rows * columns < LEAST_BYTES || !own(first.to.home) {
             return None;
         }
         let end = (i + 1..ops.len()).find(|&j| operands(&ops[j]).is_none())?;
         let Kind::Product(last) = &ops[end].kind else { return None };
         let alike = (last.output.g, last.output.c, last.output.h) == (first.output.g, first.output.c, 1);
-        let whole = [first, last].iter().all(|of| of.coefficients.rows.len() == rows && !of.admits);
+        let whole = [first, last].iter().all(|of| of.coefficients.rows.len() == rows);
         if !alike || !whole || end == i + 1 {
             return None;
         }

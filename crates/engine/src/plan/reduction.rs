@@ -9,6 +9,8 @@ use crate::numerics::Parameters;
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, second};
 use anemone_kernels::map::Combination;
+use anemone_kernels::num::wide::Exact;
+use anemone_kernels::params::Rounding;
 use anemone_kernels::reduce::Fold;
 use anemone_kernels::tensor::Extents;
 use std::ops::Range;
@@ -16,7 +18,7 @@ use std::ops::Range;
 /// Reductions of fewer elements are left to the kernels of their tasks.
 const LEAST_ELEMENTS: usize = 1 << 20;
 
-/// Sum or maximum of each channel's elements, in fp32.
+/// Sum or maximum of each channel's elements.
 #[derive(Clone)]
 pub struct Reduction {
     pub(crate) ext: Extents,
@@ -26,9 +28,16 @@ pub struct Reduction {
     pub(super) largest: bool,
     /// True if the source goes through a ReLU.
     pub(crate) relu: bool,
-    pub(crate) of: Combination<f32>,
+    pub(crate) of: Rule,
     /// Number of replaced tasks.
     pub(crate) tasks: usize,
+}
+
+/// Prologue and epilogue, in the numbers of the model.
+#[derive(Clone)]
+pub enum Rule {
+    Fast(Combination<f32>),
+    Exact(&'static Rounding, Combination<Exact>),
 }
 
 impl Reduction {
@@ -49,7 +58,7 @@ impl Reduction {
 }
 
 impl Machine<'_> {
-    /// The current task as such a reduction; `None` for other tasks, exact models, transposed or broadcast operands, and few elements.
+    /// The current task as such a reduction; `None` for other tasks, adder rules, transposed or broadcast operands, and few elements.
     pub(super) fn as_reduction(&self, step: &Step) -> Option<Reduction> {
         if !matches!(step.work, Work::Planar(_)) || self.get(TaskClass) != class::PLANAR_REDUCE {
             return None;
@@ -59,11 +68,15 @@ impl Machine<'_> {
         let one = self.get(PeSecond) == second::NONE && (self.depths(), self.source_depths()) == (0..1, 0..1);
         let ext = self.input_extents();
         let elements = ext.g * ext.c * ext.plane();
-        if !clear || !alike || !one || self.model.rounding().is_some() || elements < LEAST_ELEMENTS {
+        if !clear || !alike || !one || elements < LEAST_ELEMENTS {
             return None;
         }
         let fold = self.fold().ok().filter(Fold::goes_on)?;
-        let of = self.combination(1, self.takes_magnitude().ok()?)?;
+        let abs = self.takes_magnitude().ok()?;
+        let of = match self.model.rounding() {
+            None => Rule::Fast(self.combination(1, abs)?),
+            Some(rules) => Rule::Exact(rules, self.combination(1, abs)?),
+        };
         let (source, to) = (self.first_source([false; 3])?, self.map_result(Extents { h: 1, w: 1, ..ext })?);
         let (largest, relu) = (matches!(fold, Fold::Max), self.get(InputRelu) == 1);
         Some(Reduction { ext, source, to, largest, relu, of, tasks: 1 })

@@ -4,7 +4,7 @@ use super::gemv::Gemv;
 use super::maps::Map;
 use super::ops::{Kind, Move, Op};
 use super::product::Product;
-use super::reduction::Reduction;
+use super::reduction::{Reduction, Rule};
 use super::{Common, Step};
 use crate::fault::{Fault, FaultKind};
 use crate::machine::ChainedResults;
@@ -15,12 +15,13 @@ use anemone_kernels::copy::{self, CopyAxis, NanRule};
 use anemone_kernels::cost;
 use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::exact::Weights;
-use anemone_kernels::map::{self, MOST_OPERANDS};
+use anemone_kernels::map::{self, Combination, MOST_OPERANDS};
 use anemone_kernels::num::elementwise::admit_half;
+use anemone_kernels::params::Rounding;
 use anemone_kernels::reduce::Operation;
 use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber};
 use anemone_kernels::view::{TensorView, TensorViewMut, dense, nested};
-use anemone_kernels::workers::{BounceBuffers, chunks, scratch_slice};
+use anemone_kernels::workers::{BounceBuffers, Workers, chunks, scratch_slice};
 use half::f16;
 
 /// Plan state that operations are executed with.
@@ -156,19 +157,12 @@ impl Schedule<'_> {
         let mut aside = workers.aside();
         let ([data], to) = memory::views(memory, l2, [source], target, &mut aside)?;
         let source = TensorView { data, strides: of.source.axes.strides };
-        let operand = Operand { source, one_column: false, relu: of.relu, pairs_turned: false, one_pair: false };
-        let Operation { op, first, sign } = of.of.operation;
-        let lines = RowKernel {
-            form: Form::One,
-            operands: [operand; 2],
-            pre: of.of.pre,
-            operation: Operation { op, first, sign },
-            ending: &of.of.ending,
-            rules: None,
-            columns: ext.w,
+        let results = match &of.of {
+            Rule::Fast(rule) => reduced(workers, of, rule, None, source),
+            Rule::Exact(rules, rule) => reduced(workers, of, rule, Some(rules), source),
         };
         let [group, channel, _] = of.to.axes.strides;
-        for (i, result) in f32::reduce(workers, &lines, &of.fold(), ext).into_iter().enumerate() {
+        for (i, result) in results.into_iter().enumerate() {
             to[i / ext.c * group + i % ext.c * channel] = result;
         }
         Some(())
@@ -224,6 +218,28 @@ impl Schedule<'_> {
         };
         done.map_err(|kind| Fault { task: Some(op.tasks.start), offset: step.task.offset, kind })
     }
+}
+
+/// The results of a reduction.
+fn reduced<N: RowNumber>(
+    workers: &Workers,
+    of: &Reduction,
+    rule: &Combination<N>,
+    rules: Option<&'static Rounding>,
+    source: TensorView,
+) -> Vec<f16> {
+    let operand = Operand { source, one_column: false, relu: of.relu, pairs_turned: false, one_pair: false };
+    let Operation { op, first, sign } = rule.operation;
+    let lines = RowKernel {
+        form: Form::One,
+        operands: [operand; 2],
+        pre: rule.pre,
+        operation: Operation { op, first, sign },
+        ending: &rule.ending,
+        rules,
+        columns: of.ext.w,
+    };
+    N::reduce(workers, &lines, &of.fold(), of.ext)
 }
 
 /// The numbers with NaN replaced by infinity; `None` if there is no NaN.
