@@ -301,7 +301,8 @@ fn attention_in_blocks(edit: impl Fn(String) -> String) {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
         let levels = [Level::Unoptimized, Level::Optimized];
         let [(whole, _), (blocks, products)] = pool.install(|| levels.map(|level| run(level, model)));
-        assert!(products > 4, "{model:?}: {products} products");
+        // The adders of the tiled model determine the order of its sums, which keeps them from blocks.
+        assert!(products > 4 || model == Model::Tiled, "{model:?}: {products} products");
         assert!(whole[0] != whole[1] && whole == blocks, "{model:?}, {threads} threads");
     }
 }
