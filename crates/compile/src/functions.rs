@@ -62,6 +62,7 @@ functions! {
     "silu" "x times its sigmoid, in one table" [-12.0, 12.0] Table::silu, |x| x * sigmoid(x);
     "exp2" "power of two" [-14.0, 15.0] Table::exp2, f64::exp2;
     "log2" "base-2 logarithm" [6.2e-5, 65504.0] Table::log2, f64::log2;
+    "log(1+x)" "natural logarithm of one and the argument" [0.0, 1.0] Table::log_of_one_and, f64::ln_1p;
     "reciprocal" "1 / x" [6.2e-5, 16000.0] Table::reciprocal, f64::recip;
     "sqrt" "square root" [0.0, 65504.0] Table::sqrt, f64::sqrt;
     "rsqrt" "1 / square root" [6.2e-5, 65504.0] Table::rsqrt, |x| x.sqrt().recip();

@@ -3,18 +3,22 @@
 //!
 //! Lowering may make several layers of a function: a table and an addend, a gate and a product. Such a region is evaluated as a whole,
 //! and 33 knots are fitted to it ([`Table::fitted`]). The table replaces the region if its error is admitted: always below the error of
-//! one rounding, else as [`Activations`] says.
+//! one rounding, else as [`Activations`] says. Where it is not, a table may replace a part of the region (`gates.rs`).
+
+mod gates;
+mod steps;
 
 use super::retain;
-use crate::functions::{FUNCTIONS, slope};
+use crate::functions::slope;
 use crate::ir::*;
-use crate::lut::{Lookup, Table};
+use crate::lut::Table;
 use crate::options::{Activations, Options};
 use crate::remarks::Remarks;
 use anemone_program::order;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
+use steps::{Step, steps, text, value};
 
 /// Largest number of layers of a function.
 const MOST_LAYERS: usize = 16;
@@ -161,110 +165,8 @@ fn is_exact(kind: &Kind) -> bool {
     }
 }
 
-/// Origin of a step's operand.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Origin {
-    Argument,
-    /// Position of the step that computes it.
-    Step(usize),
-    Elsewhere,
-}
-
-/// A layer of a function: steps before it make its operands.
-struct Step<'a> {
-    layer: &'a Layer,
-    sources: Vec<Origin>,
-    /// The function of its table.
-    function: Option<Function>,
-}
-
-/// The function of a table: the one that it was made for, if known.
-enum Function {
-    Exact(fn(f64) -> f64),
-    Lookup(Box<Lookup>),
-}
-
-/// The layers of a function in the order in which they run.
-fn steps<'a>(graph: &'a Graph, uses: &Uses, (layers, argument): &Candidate) -> Vec<Step<'a>> {
-    let mut ordered = layers.clone();
-    order::by(&mut ordered, Ord::cmp);
-    let step = |&at: &usize| {
-        let layer = &graph.layers[at];
-        let from = |(v, &elements): (&View4, &Elements)| match v.elements() == argument.elements() {
-            true => Origin::Argument,
-            false => {
-                let writer = uses.elementwise(elements, at).and_then(|w| ordered.binary_search(&w).ok());
-                writer.map_or(Origin::Elsewhere, Origin::Step)
-            }
-        };
-        let function = match &layer.kind {
-            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => {
-                let exact = FUNCTIONS.iter().find(|f| f.name == table.name);
-                Some(exact.map_or_else(|| Function::Lookup(table.lookup().into()), |f| Function::Exact(f.exact)))
-            }
-            _ => None,
-        };
-        Step { layer, sources: layer.sources.iter().zip(&uses.sources[at]).map(from).collect(), function }
-    };
-    ordered.iter().map(step).collect()
-}
-
-/// The value of the last step where the argument is `x`.
-fn value(steps: &[Step], x: f64) -> f64 {
-    let mut values = [f64::NAN; MOST_LAYERS + 1];
-    for (at, step) in steps.iter().enumerate() {
-        let source = |i: usize| match step.sources[i] {
-            Origin::Argument => x,
-            Origin::Step(at) => values[at],
-            Origin::Elsewhere => f64::NAN,
-        };
-        values[at] = step.value(source);
-    }
-    steps.len().checked_sub(1).map_or(f64::NAN, |last| values[last])
-}
-
-impl Step<'_> {
-    fn value(&self, source: impl Fn(usize) -> f64) -> f64 {
-        let affine = |a: &Affine, y: f64| y * f64::from(a.final_scale) * f64::from(a.scale) + f64::from(a.bias);
-        let rectified = |on: bool, y: f64| if on && y < 0.0 { 0.0 } else { y };
-        match &self.layer.kind {
-            Kind::Neuron { add, post_scale, nonlinear } => {
-                let y = (source(0) + f64::from(*add)) * f64::from(*post_scale);
-                match &self.function {
-                    Some(Function::Exact(function)) => function(y),
-                    Some(Function::Lookup(lookup)) => lookup.value(y),
-                    None => rectified(matches!(nonlinear, Nonlinear::Relu), y),
-                }
-            }
-            Kind::Pool { abs, affine: a, relu, .. } => {
-                let y = source(0) * f64::from(a.pre_scale);
-                rectified(*relu, affine(a, if *abs { y.abs() } else { y }))
-            }
-            Kind::Planar { op, affine: a, relu } => {
-                let first = source(0) * f64::from(a.pre_scale);
-                let second = rectified(self.layer.second_relu, source(1));
-                let y = match op {
-                    PlanarOp::Add => first + second,
-                    PlanarOp::Sub => first - second,
-                    PlanarOp::Mul => first * second,
-                    PlanarOp::Max => first.max(second),
-                    PlanarOp::Min => first.min(second),
-                };
-                rectified(*relu, affine(a, y))
-            }
-            _ => f64::NAN,
-        }
-    }
-}
-
 /// Fitted tables, by the cache keys of their functions.
 type Known = HashMap<String, Option<(Table, f64)>>;
-
-/// Cache key of a function: kind and parameters of each layer, with the origins of its operands.
-fn text(steps: &[Step]) -> String {
-    let line = |step: &Step| format!("{:?} {} {:?}\n", step.layer.kind, step.layer.second_relu, step.sources);
-    steps.iter().map(line).collect()
-}
 
 /// Layers and argument of a function.
 type Candidate = (Vec<usize>, View4);
@@ -410,30 +312,50 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
         small_error(regions.iter().filter(|r| r.small_values_matter == at_zero).map(|r| r.usual_error).collect(), total)
     });
     let steps = cheap_steps(graph, &regions, small);
-    for (found, as_steps) in regions.into_iter().zip(steps) {
-        let most = match options.activations {
-            Activations::Fused => MOST_ERROR,
-            Activations::Accurate => ROUNDING,
-            Activations::Auto if as_steps => ROUNDING,
-            Activations::Auto => small[usize::from(found.small_values_matter)],
-        };
-        let error = if options.activations == Activations::Fused { found.error } else { found.usual_error };
-        let taken = error <= most;
+    let admitted = |(found, as_steps): (&Region, &bool)| match options.activations {
+        Activations::Fused => found.error <= MOST_ERROR,
+        Activations::Accurate => found.usual_error <= ROUNDING,
+        Activations::Auto if *as_steps => found.usual_error <= ROUNDING,
+        Activations::Auto => found.usual_error <= small[usize::from(found.small_values_matter)],
+    };
+    let taken: Vec<bool> = regions.iter().zip(&steps).map(admitted).collect();
+    let mut known = gates::Known::new();
+    let gate = |(found, (taken, as_steps)): (&Region, (&bool, &bool))| {
+        let open = options.activations == Activations::Auto && !taken && !as_steps;
+        if open { gates::of(graph, &uses, found, &mut known) } else { None }
+    };
+    let gates: Vec<_> = regions.iter().zip(taken.iter().zip(&steps)).map(gate).collect();
+    let gates_taken = gates::admitted(&gates);
+    for (((found, taken), gate), gate_taken) in regions.into_iter().zip(taken).zip(gates).zip(gates_taken) {
         reasons.say(|| {
-            let verdict = if taken { "become one table," } else { "stay: one table would be" };
             let name = &graph.layers[found.end].name;
-            format!("{name}: {} layers {verdict} off by {error:.1e}", found.layers.len())
+            let count = found.layers.len();
+            let error = found.usual_error;
+            match &gate {
+                _ if taken => format!("{name}: {count} layers become one table, off by {error:.1e}"),
+                Some(gate) if gate_taken => format!(
+                    "{name}: {} of {count} layers become one table, off by {:.1e}; one of all would be off by {error:.1e}",
+                    gate.layers, gate.error
+                ),
+                _ => format!("{name}: {count} layers stay: one table would be off by {error:.1e}"),
+            }
         });
         if taken {
-            let layer = &mut graph.layers[found.end];
-            let nonlinear = Nonlinear::Table(Arc::new(found.table));
-            layer.kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear };
-            (layer.sources, layer.broadcast) = (vec![found.argument], vec![[false; 3]]);
-            layer.second_relu = false;
+            put(&mut graph.layers[found.end], found.table, found.argument);
+        } else if let Some(gate) = gate.filter(|_| gate_taken) {
+            put(&mut graph.layers[gate.end], gate.table, found.argument);
         }
     }
     graph.usual.clear();
     drop_unread(graph);
+}
+
+/// Replaces a layer by a table.
+fn put(layer: &mut Layer, table: Table, argument: View4) {
+    let nonlinear = Nonlinear::Table(Arc::new(table));
+    layer.kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear };
+    (layer.sources, layer.broadcast) = (vec![argument], vec![[false; 3]]);
+    layer.second_relu = false;
 }
 
 /// Marks functions that stay steps under [`Activations::Auto`]: those from which only elementwise layers lead to an output, where no sum

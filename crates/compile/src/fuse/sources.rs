@@ -6,25 +6,32 @@ use crate::options::Options;
 use crate::remarks::Remarks;
 use half::f16;
 
-/// Fuses a ReLU of an operand in memory into the addition or product that is its only reader, which reads its second source through a
-/// ReLU. The two sources may be exchanged.
-pub(crate) fn relu_into_reader(graph: &mut Graph, _: &Options, reasons: &mut Remarks) {
+/// Fuses a ReLU of an operand into the addition or product that is its only reader, which reads its second source through a
+/// ReLU. The two sources may be exchanged. Apple's compiler takes operands in memory alone.
+pub(crate) fn relu_into_reader(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
+    let anywhere = options.conventions().whole_epilogues;
     let Uses { reads, writers } = Uses::of(graph);
     let relu = |layer: &Layer| layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::Relu };
     let mut removed = vec![false; graph.layers.len()];
     for i in 0..graph.layers.len() {
         let layer = &graph.layers[i];
-        let Kind::Planar { op, .. } = layer.kind else { continue };
-        let either = op != PlanarOp::Sub && layer.broadcast == [[false; 3]; 2] && layer.turned == [false; 2];
+        let Kind::Planar { op, affine, .. } = layer.kind else { continue };
+        // The factor is that of the first source.
+        let either = op != PlanarOp::Sub
+            && affine.pre_scale == 1.0
+            && layer.broadcast == [[false; 3]; 2]
+            && layer.turned == [false; 2];
         let found = [1, 0].into_iter().filter(|&s| s == 1 || either).find_map(|s| {
             let view = &layer.sources[s];
             let &[writer] = writers[view.buffer.0 as usize].as_slice() else { return None };
             let before = &graph.layers[writer];
             let alone = reads[view.buffer.0 as usize] == 1 && graph.buffer(view.buffer).role == Role::Scratch;
             let plain = relu(before) && is_plain(before) && before.interleave == 1 && !removed[writer];
-            let memory = graph.buffer(before.sources[0].buffer).role == Role::Input;
+            let origin = before.sources[0].buffer;
+            let stays = || graph.layers[writer + 1..i].iter().all(|l| l.result.buffer != origin);
+            let held = graph.buffer(origin).role == Role::Input || anywhere && stays();
             let same = before.result.elements() == view.elements();
-            (alone && plain && memory && same && !layer.second_relu).then_some((s, writer))
+            (alone && plain && same && !layer.second_relu && held).then_some((s, writer))
         });
         let Some((source, writer)) = found else { continue };
         reasons.say(|| format!("{} becomes part of {}", graph.layers[writer].name, graph.layers[i].name));

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::ir::*;
 use crate::lut::{Knots, Table};
 use anemone_net::{GELU_SLOPE, GeluMode, Unary, ValueId};
+use half::f16;
 use std::f32::consts::{FRAC_1_PI, LN_2, LOG2_E, TAU};
 
 /// Distance of the fp16 numbers from 1 to 2, 2^-10.
@@ -135,13 +136,15 @@ impl Lowerer<'_> {
     }
 
     fn elu(&mut self, alpha: f32, from: &View, to: &View) -> Result<()> {
-        let line = Affine { scale: alpha, bias: -alpha, ..Affine::UNIT };
-        if self.options.conventions().functions_fitted && (0.0..=1.0).contains(&alpha) {
-            // Below zero `alpha (e^x - 1)` is the larger one, above zero the argument.
+        if self.options.conventions().functions_fitted && f16::from_f32(alpha).to_f32() == alpha {
+            // `alpha e^min(x, 0) + max(x, 0) - alpha`: a factor of the first operand, a ReLU of the second, an addend.
             let exp = self.tabled("exp", Table::exp2_to_one(), 0.0, LOG2_E, from)?;
-            let left = self.affined("left", line, false, &exp)?;
-            return self.planar_two(PlanarOp::Max, Affine::UNIT, from, &left, to);
+            let right = self.scratch("right", &from.shape());
+            self.unary_into(Unary::Relu, from, &right)?;
+            let line = Affine { pre_scale: alpha, bias: -alpha, ..Affine::UNIT };
+            return self.planar_two(PlanarOp::Add, line, &exp, &right, to);
         }
+        let line = Affine { scale: alpha, bias: -alpha, ..Affine::UNIT };
         let low = self.tabled("low", Table::clip(f32::NEG_INFINITY, 0.0), 0.0, 1.0, from)?;
         let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &low)?;
         let left = self.affined("left", line, false, &exp)?;
@@ -154,8 +157,12 @@ impl Lowerer<'_> {
     fn softplus(&mut self, from: &View, to: &View) -> Result<()> {
         let negative = self.affined("negative", Affine { scale: -1.0, ..Affine::UNIT }, true, from)?;
         let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &negative)?;
-        let log2 = self.tabled("log2", self.logarithm(), 1.0, 1.0, &exp)?;
-        let log = self.affined("log", scaled(LN_2), false, &log2)?;
+        let log = if self.options.conventions().functions_fitted {
+            self.tabled("log", Table::log_of_one_and(), 0.0, 1.0, &exp)?
+        } else {
+            let log2 = self.tabled("log2", self.logarithm(), 1.0, 1.0, &exp)?;
+            self.affined("log", scaled(LN_2), false, &log2)?
+        };
         let right = self.scratch("right", &from.shape());
         self.unary_into(Unary::Relu, from, &right)?;
         self.planar_two(PlanarOp::Add, Affine::UNIT, &log, &right, to)

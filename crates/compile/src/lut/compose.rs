@@ -121,6 +121,19 @@ impl Table {
         }
     }
 
+    /// `ln(1 + x)` of arguments from 0 to 1, such as powers of numbers below zero.
+    pub fn log_of_one_and() -> Table {
+        let last = std::f32::consts::LN_2;
+        let form = Form {
+            mode: Mode::FromZero,
+            symmetry: Symmetry::None,
+            shift: 5,
+            limits: [0.0, 1.0, 0.0, last],
+            tails: [0.0, 0.0, 0.0, last],
+        };
+        Table::build("log(1+x)", form, |i| (i as f64 / 32.0).ln_1p())
+    }
+
     /// `offset` up to zero, then `gain * x + offset`: a ReLU followed by scale and shift.
     pub fn ramp_from(gain: f32, offset: f32) -> Option<Table> {
         let exact = |x: f32| f16::from_f32(x).to_f32() == x && x.is_finite();

@@ -1,7 +1,7 @@
 //! Tables for arbitrary scalar functions: the fit of 33 knots.
 
 use super::{Form, Table};
-use anemone_facts::lut::{KNOTS, Mode, Symmetry};
+use anemone_facts::lut::{KNOTS, Mode, Symmetry, place};
 use half::f16;
 
 /// Candidate shifts: knots are `2^-shift` apart.
@@ -20,11 +20,13 @@ const MOST: u16 = 0x6800;
 /// Step of the arguments, in units of the last place.
 const BETWEEN: usize = 13;
 
-/// Parts of the error of a chord by which knots are moved: one half halves the largest error, two thirds make the mean error zero.
-const PARTS: [f64; 2] = [2.0 / 3.0, 0.5];
+/// Part of the error of a chord by which knots are moved so that the mean error is zero.
+const NO_MEAN: f64 = 2.0 / 3.0;
+/// The same, or one that halves the largest error.
+const PARTS: [f64; 2] = [NO_MEAN, 0.5];
 
-/// Argument and value.
-type Point = (f64, f64);
+/// Argument and value, and the weight of an error there.
+type Point = (f64, f64, f64);
 /// Largest absolute error of a finite value at infinity.
 const KEPT: f64 = 1.0 / 1024.0;
 
@@ -35,14 +37,31 @@ impl Table {
     /// The table with knots around zero that is closest to a function, and its error, relative to values above 1. `None`
     /// if the function has no linear tails, or every table's error exceeds `most`.
     pub fn fitted(name: &str, f: &dyn Fn(f64) -> f64, most: f64) -> Option<(Table, f64)> {
+        Table::closest(name, f, &|x| 1.0 / f(x).abs().max(1.0), &PARTS, most)
+    }
+
+    /// The table without a mean error that is closest by errors with a weight at each argument, and the largest of them.
+    pub fn fitted_by(
+        name: &str,
+        f: &dyn Fn(f64) -> f64,
+        weight: &dyn Fn(f64) -> f64,
+        most: f64,
+    ) -> Option<(Table, f64)> {
+        Table::closest(name, f, weight, &[NO_MEAN], most)
+    }
+
+    fn closest(
+        name: &str,
+        f: &dyn Fn(f64) -> f64,
+        weight: &dyn Fn(f64) -> f64,
+        parts: &[f64],
+        most: f64,
+    ) -> Option<(Table, f64)> {
         let tails = [tail(f, -1.0)?, tail(f, 1.0)?];
-        let arguments = (LEAST..=MOST).step_by(BETWEEN).map(|bits| f16::from_bits(bits).to_f64());
-        // A jump of the function may be at a single knot.
-        let knots = SHIFTS.flat_map(|shift| (1..=KNOTS / 2).map(move |i| i as f64 * (-f64::from(shift)).exp2()));
-        let points: Vec<Point> = arguments.chain(knots).flat_map(|x| [x, -x]).chain([0.0]).map(|x| (x, f(x))).collect();
+        let points: Vec<Point> = Table::arguments().map(|x| (x, f(x), weight(x))).collect();
         let mut search = Search { name, points: &points, most, best: None, refusing: 0 };
         for shift in SHIFTS {
-            search.with_knots(f, tails, shift);
+            search.with_knots(f, tails, shift, parts);
         }
         // A finite value of the function at infinity must be kept.
         let kept = |table: &Table, x: f64| {
@@ -50,6 +69,33 @@ impl Table {
             wanted.is_nan() || wanted == got || (wanted - got).abs() <= KEPT
         };
         search.best.filter(|(table, _)| [f64::INFINITY, f64::NEG_INFINITY].into_iter().all(|x| kept(table, x)))
+    }
+
+    /// Arguments at which tables are compared with functions.
+    pub fn arguments() -> impl Iterator<Item = f64> {
+        let numbers = (LEAST..=MOST).step_by(BETWEEN).map(|bits| f16::from_bits(bits).to_f64());
+        // A jump of the function may be at a single knot.
+        let knots = SHIFTS.flat_map(|shift| (1..=KNOTS / 2).map(move |i| i as f64 * (-f64::from(shift)).exp2()));
+        numbers.chain(knots).flat_map(|x| [x, -x]).chain([0.0])
+    }
+
+    /// The table with its limits at the first arguments of which the values are normal numbers, where it is zero beyond them: smaller numbers have fewer
+    /// digits, and those are lost in products.
+    pub fn without_subnormals(mut self) -> Table {
+        for (sign, x, y) in [(-1.0, place::X_LOW, place::Y_LOW), (1.0, place::X_HIGH, place::Y_HIGH)] {
+            let limit = self.half(x) * sign;
+            if self.half(y) != 0.0 || limit <= 0.0 || !limit.is_finite() {
+                continue;
+            }
+            let lookup = self.lookup();
+            let least = f64::from(f16::MIN_POSITIVE);
+            let small = |bits: &u16| lookup.value(f16::from_bits(*bits).to_f64() * sign).abs() < least;
+            let beyond = (0..=f16::from_f64(limit).to_bits()).rev().take_while(small).last();
+            if let Some(bits) = beyond {
+                self.halfwords[x] = f16::from_f64(f16::from_bits(bits).to_f64() * sign).to_bits();
+            }
+        }
+        self
     }
 
     /// The clip that equals a function at every fp16 number; `None` for any other function.
@@ -76,10 +122,10 @@ struct Search<'a> {
 impl Search<'_> {
     /// Fits tables whose knots are `2^-shift` apart. Where the function is curved, each knot is moved off the function by a part of the
     /// largest error of a chord between two knots.
-    fn with_knots(&mut self, f: &dyn Fn(f64) -> f64, tails: [Line; 2], shift: i16) {
+    fn with_knots(&mut self, f: &dyn Fn(f64) -> f64, tails: [Line; 2], shift: i16, parts: &[f64]) {
         let step = (-f64::from(shift)).exp2();
         let end = 16.0 * step;
-        for part in PARTS {
+        for &part in parts {
             let knots: [f64; KNOTS] = std::array::from_fn(|i| {
                 let x = (i as f64 - 16.0) * step;
                 let [before, at, after] = [x - step, x, x + step].map(f);
@@ -115,12 +161,14 @@ impl Search<'_> {
         }
     }
 
-    /// Largest distance from the points, relative to values above 1; `None` if it is not less than that of the best table.
+    /// Largest weighted distance from the points; `None` if it is not less than that of the best table.
     fn distance(&mut self, table: &Table) -> Option<f64> {
         let least = self.best.as_ref().map_or(self.most.next_up(), |(_, least)| *least);
         let lookup = table.lookup();
-        let error =
-            |&(x, y): &Point| Some((lookup.value(x) - y).abs() / y.abs().max(1.0)).filter(|error| *error < least);
+        let error = |&(x, y, weight): &Point| {
+            let error = (lookup.value(x) - y).abs() * weight;
+            (error < least).then_some(error)
+        };
         self.points.get(self.refusing).map_or(Some(0.0), error)?;
         let mut most = 0.0;
         for (at, point) in self.points.iter().enumerate() {

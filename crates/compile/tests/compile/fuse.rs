@@ -75,6 +75,12 @@ fn cases() -> Vec<(&'static str, String, usize, usize)> {
         ),
         ("scale-of-operand", with("mul", "x", "half", "a") + &with("add", "a", "z", "y"), 1, 2),
         (
+            "relu-of-source",
+            SUM.to_string() + &unary("relu", "s", "a") + &unary("tanh", "s", "b") + &with("add", "b", "a", "y"),
+            3,
+            4,
+        ),
+        (
             // The factor, which fp16 does not represent, becomes that of differences.
             "scale-of-operand",
             "  const %third: f32[1] = [0.33333334]\n  \
