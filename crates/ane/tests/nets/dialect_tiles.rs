@@ -233,6 +233,8 @@ fn sums_of_blocks_of_few_rows_keep_their_places() {
     assert_eq!([SrcL2Base, Src2L2Base, ResL2Base].map(|f| at(f, 42)), [0x10, 0x810, 0x810], "of the product");
     assert_eq!([31, 37, 45, 47, 48].map(|task| at(ResL2Base, task)), [0x1910, 0x1b10, 0x1010, 0x1010, 0x3028]);
     assert_eq!(at(Dependent, 26), 2, "the mean is consumed as it is written");
+    assert_eq!([11, 36].map(|task| at(Dependent, task)), [2, 0], "the second block's weights wait for all sums");
+    assert_eq!([12, 37].map(|task| at(ShPref, task)), [0, 1], "and their copy has units of two rows");
     let [own, apples] = both(&source, &blobs, &[array("x", &[1, 64, 256], |i| small(i / 3))]);
     let apart = own.1.iter().zip(&apples.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     let most = own.1.iter().fold(0.0, |most: f32, v| most.max(v.abs()));

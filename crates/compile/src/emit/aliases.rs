@@ -4,7 +4,7 @@
 use super::Emitter;
 use crate::ir::*;
 use crate::memory::Place;
-use crate::tile::{result_tile, row_bytes, source_tile};
+use crate::tile::{copies, result_tile, row_bytes, source_tile};
 use anemone_facts::Field::*;
 use anemone_program::FieldError;
 use std::ops::Range;
@@ -105,6 +105,37 @@ impl Emitter<'_> {
             (ResAliasPlanarSrc, u32::from(result[0])),
             (ResAliasPlanarRslt, u32::from(result[1])),
         ])
+    }
+
+    /// Returns true for the copy of weights that the planar engine has just computed, which stays for its products
+    /// (`chain_stack2_d512_s64_proj1`: the second block's).
+    pub(super) fn copies_weights(&self, index: usize) -> bool {
+        let layers = &self.placed.graph.layers;
+        let (Some(before), Some(layer)) = (index.checked_sub(1).map(|i| &layers[i]), layers.get(index)) else {
+            return false;
+        };
+        if !copies(layer) || !layer.transpose {
+            return false;
+        }
+        let weights = matches!(before.kind, Kind::Planar { .. }) && before.result.buffer == layer.sources[0].buffer;
+        let stays = self.placed.residency.resident(&layer.result).is_some_and(|place| !place.crosses);
+        let mut readers = layers.iter().filter(|l| l.sources.iter().any(|s| s.buffer == layer.result.buffer));
+        weights && stays && readers.all(|l| matches!(l.kind, Kind::Product { .. }))
+    }
+
+    /// Returns true for a product with constants behind another one, of which a sum that stays takes the place
+    /// (`chain_stack2_d256_s128_proj1`).
+    pub(super) fn continues_for_sum(&self, index: usize) -> bool {
+        let (layers, residency) = (&self.placed.graph.layers, &self.placed.residency);
+        let constants = layers[index - 1..=index].iter().all(|l| matches!(l.kind, Kind::Conv { .. }));
+        let Some(place) = residency.resident(&self.layer.result).filter(|_| constants) else { return false };
+        let takes = |l: &Layer| {
+            let adds = matches!(l.kind, Kind::Planar { op: PlanarOp::Add, .. });
+            let second = l.sources.get(1).is_some_and(|s| s.buffer == self.layer.result.buffer);
+            let sum = residency.resident(&l.result).filter(|_| adds && second);
+            sum.is_some_and(|sum| sum.base_bytes == place.base_bytes && !sum.crosses)
+        };
+        layers[index + 1..].iter().any(takes)
     }
 
     /// Returns true if an earlier task has read the result in a buffer and so waited for it; this one need not.

@@ -117,6 +117,11 @@ impl Emitter<'_> {
             Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => {
                 (3, rows.max(fitting_rows(layer)).min(3), 3)
             }
+            // Weights that the planar engine has just computed (`chain_stack4_d256_s64_proj1`: two rows of 64 columns).
+            Kind::Neuron { .. } if self.copies_weights(self.index) => {
+                let unit = fitting_rows(layer).min(1);
+                (unit, unit, unit)
+            }
             // Few channels in tile memory are turned as they are (`chain_resffn_d512_s64`, `env_chain_ln_matmul_m1_k2048_n2048`).
             Kind::Neuron { .. }
                 if turns_few_channels(layer) && self.source_place(0).is_some() && turned_rows(layer) <= 3 =>

@@ -402,7 +402,8 @@ impl Emitter<'_> {
         let late = copies(layer) && layer.transpose && !before.is_neural() && wide;
         // Nor are columns that a patch cuts read in the order in which they are written (`candidate_select_rrb_1x1024x375_bcast_cond`).
         let cut = !layer.is_neural() && !before.is_neural() && cut_columns(layer).is_some();
-        let late = self.conventions().places_by_use && (late || cut);
+        // Nor are the sums of weights whose copy stays for its product (`chain_stack2_d256_s128_proj1`: the second block's).
+        let late = self.conventions().places_by_use && (late || cut || self.copies_weights(index + 1));
         if opens || !alike || !(place.alone || mean) || turns && !sum || stages || late {
             return None;
         }
@@ -420,7 +421,7 @@ impl Emitter<'_> {
             // A product without coefficients does so for a result that stays (`rrmm_r3rr_m64_k64_n64_tx0_ty1_b1`).
             (true, true) if self.conventions().places_by_use => {
                 let leaves = matches!(layer.kind, Kind::Product { .. }) && !self.reads_rows();
-                (input(before) == input(layer) && !leaves).then_some(1)
+                (input(before) == input(layer) && !leaves || self.continues_for_sum(index)).then_some(1)
             }
             (true, true) if self.reads_rows() && layer.sources[0].width > 1 => Some(1),
             (true, _) => None,
