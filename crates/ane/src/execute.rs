@@ -136,7 +136,11 @@ fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(&str, View)]) -> Result<
         let extents = port.dims();
         if view.elements() as u64 != s.elements() || !view.lies_as(&extents) {
             let message = format!("input {} has shape {extents:?}, the array {:?}", port.name, view.shape);
-            return Err(Diagnostic::new(Code::BadTensor, message));
+            let error = Diagnostic::new(Code::BadTensor, message);
+            return Err(match order(view.shape, &extents) {
+                Some(axes) => error.help(format!("numpy.transpose(x, {axes:?}) has the order of its axes")),
+                None => error,
+            });
         }
         let region = memory.region_mut(port.bar).ok_or_else(|| defect(port))?;
         let bytes = region.bytes_mut();
@@ -149,6 +153,19 @@ fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(&str, View)]) -> Result<
         done.ok_or_else(|| defect(port))?;
     }
     Ok(())
+}
+
+/// Axes of an array in the order of `extents`, apart from axes of extent 1: rows before columns where both are alike.
+fn order(array: &[usize], extents: &[usize]) -> Option<Vec<usize>> {
+    let mut left: Vec<usize> = (0..array.len()).collect();
+    let mut axes = Vec::new();
+    for &extent in extents.iter().filter(|&&extent| extent != 1) {
+        let at = left.iter().position(|&axis| array[axis] == extent)?;
+        axes.push(left.remove(at));
+    }
+    let ones = left.iter().all(|&axis| array[axis] == 1);
+    left.extend(axes);
+    ones.then_some(left)
 }
 
 /// Writes a port's elements to its buffer; `None` if that is too small.

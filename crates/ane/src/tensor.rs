@@ -112,7 +112,7 @@ impl View<'_> {
 /// Reads a `.npy` file; any real element type.
 pub fn read_npy(path: &Path) -> Result<Array> {
     let bytes = files::read(path)?;
-    parse_npy(&bytes).map_err(|message| bad(path, message))
+    parse_npy(&bytes).map_err(|message| bad(path, &bytes, message))
 }
 
 /// Shape of the array in a `.npy` file; `None` if it is no such file.
@@ -124,11 +124,28 @@ pub fn npy_shape(path: &Path) -> Option<Vec<usize>> {
 /// Reads every array of a `.npz` file, by name.
 pub fn read_npz(path: &Path) -> Result<Vec<(String, Array)>> {
     let bytes = files::read(path)?;
-    parse_npz(&bytes).map_err(|message| bad(path, message))
+    parse_npz(&bytes).map_err(|message| bad(path, &bytes, message))
 }
 
-fn bad(path: &Path, message: String) -> Diagnostic {
-    Diagnostic::new(Code::BadTensor, message).at(path.display()).help("write it with numpy.save")
+fn bad(path: &Path, bytes: &[u8], message: String) -> Diagnostic {
+    let at = path.display();
+    let (message, help) = match bytes {
+        [0x89, b'P', b'N', b'G', ..] | [0xff, 0xd8, 0xff, ..] => (
+            "an image, not an array".into(),
+            format!(
+                "with Pillow: numpy.save(\"x.npy\", numpy.asarray(Image.open(\"{at}\").convert(\"RGB\").resize((WIDTH, HEIGHT)), \
+                 \"float32\").transpose(2, 0, 1)[None]), after the scaling that the model was trained with"
+            ),
+        ),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => (
+            "a sound, not an array".into(),
+            format!(
+                "with SciPy: numpy.save(\"x.npy\", scipy.io.wavfile.read(\"{at}\")[1][None] / numpy.float32(32768))"
+            ),
+        ),
+        _ => (message, "write it with numpy.save".into()),
+    };
+    Diagnostic::new(Code::BadTensor, message).at(at).help(help)
 }
 
 /// Largest size of an unpacked entry of a `.npz` file in bytes.

@@ -287,6 +287,8 @@ fn arrays_of_wrong_types_and_orders() {
         ("huge", npy("<f4", false, "(9223372036854775807, 4)", &[]), "more elements than any file has"),
         ("magic", b"\x93NUMPX\x01\x00\x00\x00".to_vec(), "58], expected [93, 4e, 55, 4d, 50, 59]"),
         ("empty", Vec::new(), "begins with []"),
+        ("picture", b"\x89PNG\r\n\x1a\n".to_vec(), "an image, not an array"),
+        ("sound", b"RIFF\x24\0\0\0WAVE".to_vec(), "a sound, not an array"),
         ("nested", npy("(".repeat(60_000).as_str(), false, shape, &[]), "element type (((("),
     ];
     for (name, bytes, part) in cases {

@@ -38,6 +38,8 @@ pub enum Item {
     List(Vec<Item>),
     /// A state, by its position among the states.
     State(usize),
+    /// An element of a list whose extents have names, before it is written.
+    Unwritten,
 }
 
 /// A constant; it becomes a value of the net when an operation uses it as an operand.
@@ -120,7 +122,7 @@ impl<'a> Translator<'a> {
                 Item::Value(id) => id,
                 Item::Constant(constant) => self.constant(&constant),
                 Item::State(index) => self.states[index].now,
-                Item::Text(_) | Item::List(_) => return Err(unknown()),
+                Item::Text(_) | Item::List(_) | Item::Unwritten => return Err(unknown()),
             };
             parts::packed(&mut self.build, &self.computed, &mut self.notes, id, name)?;
         }

@@ -293,8 +293,8 @@ fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &m
             _ => "of unknown colour space",
         };
         notes.push(format!(
-            "input `{name}` is an image, {space}, {} wide, {} high: a tensor [1, {}, {}, {}] here; scaling and bias of \
-             pixels are the caller's",
+            "input `{name}` is an image, {space}, {} wide, {} high: a tensor [1, {}, {}, {}] of pixels from 0 \
+             to 255 here",
             image.width,
             image.height,
             channels(image.color_space),

@@ -321,3 +321,26 @@ fn the_loop_of_a_gru_is_a_recurrent_layer() {
         assert_eq!(outputs[1].data.to_i32(), [5]);
     }
 }
+
+/// The converter names extents of list elements that it does not know, such as the batch of a recurrent layer: the elements written give them.
+#[test]
+fn elements_of_a_list_have_the_extents_that_are_written() {
+    let text = r#"program(1.0) { func main<ios17>(tensor<fp32, [3, 1, 2]> x) {
+        string batch = const()[val = string("is7")];
+        int32 width = const()[val = int32(2)];
+        list<tensor<fp32, [?, 2]>, 3> empty = make_list(init_length = int32(3), dtype = string("fp32"), elem_shape = (batch, width));
+        list<tensor<fp32, [?, 2]>, 3> parts = list_scatter(ls = empty, indices = tensor<int32, [3]>([0, 1, 2]), value = x);
+        tensor<fp32, [?, 2]> part = list_read(ls = parts, index = int32(1));
+        tensor<fp32, [?, 2]> twice = add(x = part, y = part);
+        list<tensor<fp32, [?, 2]>, 3> made = list_write(ls = empty, index = int32(0), value = twice);
+        tensor<fp32, [1, ?, 2]> all = list_gather(ls = made, indices = tensor<int32, [1]>([0]));
+    } -> (all); }"#;
+    let program = parse(text).unwrap_or_else(|f| panic!("{f:?}"));
+    let (net, _) = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap();
+    let x = Tensor::f32([3, 1, 2], (0..6).map(|i| i as f32).collect());
+    assert_eq!(eval(&net, &[x]).unwrap(), [Tensor::f32([1, 1, 2], vec![4.0, 6.0])]);
+    let unwritten = text.replace("indices = tensor<int32, [1]>([0])", "indices = tensor<int32, [1]>([2])");
+    let program = parse(&unwritten).unwrap_or_else(|f| panic!("{f:?}"));
+    let error = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("not written"), "{error}");
+}

@@ -187,7 +187,15 @@ fn named(flags: &[String], chain: &ProgramChain, direction: Direction, flag: &st
             all.push((name, tensor::read_npy(&path)?));
             continue;
         }
-        for (name, array) in tensor::read_npz(Path::new(text))? {
+        let mut arrays = tensor::read_npz(Path::new(text))?;
+        // numpy.savez names an array without a keyword itself.
+        if let [(name, _)] = arrays.as_mut_slice()
+            && name == "arr_0"
+            && let Ok((only, _)) = split(text, chain, direction, flag)
+        {
+            *name = only;
+        }
+        for (name, array) in arrays {
             if !names.contains(&name.as_str()) && array.data.is_empty() {
                 continue;
             }

@@ -119,9 +119,10 @@ impl Call<'_, '_> {
                 Ok(self.t.constant(&constant))
             }
             Item::State(index) => Ok(self.t.states[index].now),
+            Item::Unwritten => Err(self.unsupported(&format!("`{name}` has an element that was not written"))),
             Item::Text(_) | Item::List(_) => {
-                let (key, found) = (name.to_string(), "text or list".to_string());
-                Err(Error::WrongType { place: self.place(), key, found, expected: "a tensor" })
+                let found = if matches!(item, Item::Text(_)) { "text" } else { "a list" }.to_string();
+                Err(Error::WrongType { place: self.place(), key: name.to_string(), found, expected: "a tensor" })
             }
         }
     }
@@ -163,7 +164,7 @@ impl Call<'_, '_> {
                 Some(data) => Ok(Some(data.clone())),
                 None => Err(self.unsupported(&format!("`{name}` is not constant"))),
             },
-            Some(Item::Text(_) | Item::List(_) | Item::State(_)) => {
+            Some(Item::Text(_) | Item::List(_) | Item::State(_) | Item::Unwritten) => {
                 let (key, found) = (name.to_string(), "text, list or state".to_string());
                 Err(Error::WrongType { place: self.place(), key, found, expected: "a tensor" })
             }

@@ -179,7 +179,7 @@ fn counted(call: &mut Call, items: &[Item], condition: &Block, body: &Block) -> 
     for item in items {
         match item {
             Item::Value(_) | Item::Constant(_) => starts.push(call.value_of(item.clone(), "loop_vars")?),
-            Item::Text(_) | Item::List(_) | Item::State(_) => return Ok(None),
+            Item::Text(_) | Item::List(_) | Item::State(_) | Item::Unwritten => return Ok(None),
         }
     }
     let states: Vec<ValueId> = call.t.states.iter().map(|s| s.now).collect();

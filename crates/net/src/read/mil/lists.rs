@@ -69,7 +69,7 @@ fn list(call: &Call) -> Result<Vec<Item>, Error> {
     }
 }
 
-/// A list of zeros.
+/// A list of zeros. Where the extents have names, no element has a value before it is written.
 fn make(call: &mut Call) -> Result<bool, Error> {
     let length = call.size("init_length", call.integer("init_length", 1)?)?;
     if length > LENGTH {
@@ -88,6 +88,10 @@ fn make(call: &mut Call) -> Result<bool, Error> {
                 // One tensor of extents, or a tuple of scalars.
                 [Item::Constant(c)] if c.tensor.data.len() != 1 || !c.tensor.shape.is_empty() => {
                     c.tensor.data.to_i32().iter().map(|&v| i64::from(v)).collect()
+                }
+                many if many.iter().any(|item| matches!(item, Item::Text(_))) => {
+                    call.done_item(0, Item::List(vec![Item::Unwritten; length]));
+                    return Ok(true);
                 }
                 many => many.iter().map(|item| call.integer_of(item, "elem_shape")).collect::<Result<Vec<i64>, _>>()?,
             }

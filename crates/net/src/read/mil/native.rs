@@ -84,6 +84,7 @@ fn raw(call: &Call, named: &Named, key: &str, item: Item) -> Raw {
         Item::Text(text) => return Raw::Text(text),
         Item::List(items) => return Raw::List(items.into_iter().map(|i| raw(call, named, key, i)).collect()),
         Item::State(_) => return Raw::Other("a state".into()),
+        Item::Unwritten => return Raw::Other("no element".into()),
         Item::Constant(constant) => Some(constant.tensor.clone()),
         Item::Value(id) => call.t.build.data(id).cloned(),
     };

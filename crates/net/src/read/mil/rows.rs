@@ -59,7 +59,7 @@ fn marked(t: &Translator, item: &Item) -> bool {
     match item {
         Item::Value(id) => mark(t, *id).is_some(),
         Item::List(items) => items.iter().any(|item| marked(t, item)),
-        Item::Constant(_) | Item::Text(_) | Item::State(_) => false,
+        Item::Constant(_) | Item::Text(_) | Item::State(_) | Item::Unwritten => false,
     }
 }
 
