@@ -4,9 +4,11 @@ use super::{makers, number};
 use anemone_facts::numerics::FIXED;
 use anemone_net::{Binary, Net, Op, OpKind, PoolKind, ReduceKind, Tensor, Unary, Value, ValueId};
 use rayon::prelude::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::f32::consts::{FRAC_PI_2, LN_2};
 use std::ops::ControlFlow;
+
+mod norms;
 
 /// Magnitude of the elements of a value.
 #[derive(Clone, Copy, Debug)]
@@ -175,8 +177,8 @@ pub fn magnitudes(net: &Net) -> Vec<Magnitude> {
     };
     let mut known: Vec<Magnitude> = net.values.par_iter().enumerate().map(of_value).collect();
     for op in &net.ops {
-        let norm = normalized(net, &made, op)
-            .map(|(x, axes, epsilon)| known[x.0 as usize].normalized(&net.value(x).ty.shape, axes, epsilon));
+        let norm = norms::normalized(net, &made, op)
+            .map(|norm| norm.of(known[norm.operand.0 as usize], &net.value(norm.operand).ty.shape));
         let result = norm.unwrap_or_else(|| result(net, op, &known));
         for out in &op.outputs {
             known[out.0 as usize] = result;
@@ -363,6 +365,10 @@ fn binary(net: &Net, op: &Op, f: Binary, x: Magnitude, y: Magnitude) -> Magnitud
             }
             None => x.sized(f32::INFINITY, |x| if y.usual > 0.0 { x / y.usual } else { 1.0 }),
         },
+        Binary::Pow => match op.inputs.get(1).and_then(|&id| number(net, id)) {
+            Some(power) if power > 0.0 => x.sized(x.most.powf(power), |x| x.powf(power)),
+            _ => Magnitude::UNKNOWN,
+        },
         // At most one of several different numbers equals an element.
         Binary::Equal => {
             let columns = columns_of(net, op);
@@ -397,56 +403,4 @@ fn one_of_many(net: &Net, op: &Op) -> bool {
         })
     };
     matches!(*op.inputs.as_slice(), [a, b] if columns(a) == 1 && different(b) || columns(b) == 1 && different(a))
-}
-
-/// The operand that an operation divides by the root of its mean square over some axes, and the positive addend to the mean square;
-/// `None` for other operations.
-fn normalized<'a>(net: &Net, made: &HashMap<ValueId, &'a Op>, op: &Op) -> Option<(ValueId, &'a [usize], f32)> {
-    let &[a, b] = op.inputs.as_slice() else { return None };
-    let squares = |x: ValueId, variance: ValueId, epsilon| mean_square_of(net, made, x, variance, epsilon);
-    let root = |id: ValueId| {
-        let op = made.get(&id)?;
-        (op.kind == OpKind::Unary(Unary::Sqrt)).then(|| op.inputs[0])
-    };
-    match op.kind {
-        OpKind::Binary(Binary::Div) => squares(a, root(b)?, 0.0),
-        OpKind::Binary(Binary::Mul) => [(a, b), (b, a)].into_iter().find_map(|(x, inverse)| {
-            let op = made.get(&inverse)?;
-            match op.kind {
-                OpKind::Unary(Unary::Rsqrt { epsilon }) => squares(x, op.inputs[0], epsilon),
-                OpKind::Unary(Unary::Inverse { epsilon: 0.0 }) => squares(x, root(op.inputs[0])?, 0.0),
-                OpKind::Binary(Binary::Pow) if number(net, op.inputs[1]) == Some(-0.5) => squares(x, op.inputs[0], 0.0),
-                OpKind::Binary(Binary::Div) if number(net, op.inputs[0]) == Some(1.0) => {
-                    squares(x, root(op.inputs[1])?, 0.0)
-                }
-                _ => None,
-            }
-        }),
-        _ => None,
-    }
-}
-
-/// `x`, the axes over which `variance` is its mean square, and the positive addend to it.
-fn mean_square_of<'a>(
-    net: &Net,
-    made: &HashMap<ValueId, &'a Op>,
-    x: ValueId,
-    variance: ValueId,
-    mut epsilon: f32,
-) -> Option<(ValueId, &'a [usize], f32)> {
-    let mut op: &'a Op = made.get(&variance)?;
-    if op.kind == OpKind::Binary(Binary::Add) {
-        let (a, b) = (op.inputs[0], op.inputs[1]);
-        let (mean, added) = [(a, b), (b, a)].into_iter().find_map(|(mean, e)| Some((mean, number(net, e)?)))?;
-        (op, epsilon) = (made.get(&mean)?, epsilon + added);
-    }
-    let OpKind::Reduce { kind: ReduceKind::Mean, axes, .. } = &op.kind else { return None };
-    let square = made.get(&op.inputs[0])?;
-    let of = match square.kind {
-        OpKind::Unary(Unary::Square) => square.inputs[0],
-        OpKind::Binary(Binary::Mul) if square.inputs[0] == square.inputs[1] => square.inputs[0],
-        OpKind::Binary(Binary::Pow) if number(net, square.inputs[1]) == Some(2.0) => square.inputs[0],
-        _ => return None,
-    };
-    (of == x && epsilon >= 0.0).then_some((x, axes.as_slice(), epsilon))
 }

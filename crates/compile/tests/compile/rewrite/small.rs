@@ -333,3 +333,37 @@ fn a_later_factor_bounds_the_sums_of_an_unbounded_operand() {
 "#,
     );
 }
+
+/// Directions of unit length, and their squares, are small where they have many elements.
+#[test]
+fn quotients_by_their_own_norms_are_small() {
+    let text = |norm: &str| {
+        format!(
+            "net \"n\" {{\n  input %x: f16[1, 4, 2, 2]\n  const %tiny: f16[] = [0.0000001]\n  const %two: f16[] = [2.0]\n  \
+             const %w: f16[1, 4, 1, 1] = [0.02, 0.02, 0.04, 0.02]\n{norm}  %d: f16[1, 4, 2, 2] = div(%x, %n)\n  \
+             %p: f16[1, 4, 2, 2] = pow(%d, %two)\n  \
+             %y: f16[1, 1, 2, 2] = conv(%p, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n  output %y\n}}\n"
+        )
+    };
+    let squares = "  %s: f16[1, 4, 2, 2] = square(%x)\n";
+    let norms = [
+        "  %n: f16[1, 1, 2, 2] = reduce_l2(%x) axes=[1] keep_dims=true\n".to_string(),
+        format!(
+            "{squares}  %q: f16[1, 1, 2, 2] = reduce_sum(%s) axes=[1] keep_dims=true\n  %r: f16[1, 1, 2, 2] = sqrt(%q)\n  \
+             %n: f16[1, 1, 2, 2] = add(%r, %tiny)\n"
+        ),
+        "  %q: f16[1, 1, 2, 2] = reduce_sum_square(%x) axes=[1] keep_dims=true\n  %r: f16[1, 1, 2, 2] = sqrt(%q)\n  \
+         %n: f16[1, 1, 2, 2] = max(%r, %tiny)\n"
+            .to_string(),
+    ];
+    for norm in norms {
+        let mut net = text::parse(&text(&norm), &[]).expect("the text parses");
+        scale_small_terms(&mut net, &Options::default(), &mut Remarks::default()).expect("scaled");
+        assert!(text::print(&net).0.contains("%y.unscale"), "{norm}");
+    }
+    // The quotient by the norm of another value may be of any size.
+    let other = "  %r: f16[1, 4, 2, 2] = relu(%x)\n  %n: f16[1, 1, 2, 2] = reduce_l2(%r) axes=[1] keep_dims=true\n";
+    let mut net = text::parse(&text(other), &[]).expect("the text parses");
+    scale_small_terms(&mut net, &Options::default(), &mut Remarks::default()).expect("unchanged");
+    assert!(!text::print(&net).0.contains("%y.unscale"));
+}
