@@ -68,7 +68,8 @@ pub fn packed_offsets<S: Simd>(places: &mut Vec<u32>, taps: usize, outputs: usiz
 
 impl Product<'_> {
     /// Accumulates some taps for some channels, which start at a panel. `packed` has these taps, run by run. `next` are the channel and taps of
-    /// the next call, whose coefficients are prefetched.
+    /// the next call, whose coefficients are prefetched. Panels without a nonzero coefficient, as those that fill heads of an attention up to whole rows, are
+    /// skipped.
     #[inline(always)]
     pub fn add<S: Simd>(
         &self,
@@ -80,17 +81,65 @@ impl Product<'_> {
         panel: &mut [f32],
         sums: &mut [f32],
     ) {
-        let &Product { first, outputs, stride, taps_at_once, places, .. } = self;
-        let (width, count, resume) = (run_outputs::<S>(), channels.len(), taps.start > 0);
+        let &Product { first, outputs, stride, taps_at_once, .. } = self;
+        let (count, resume) = (channels.len(), taps.start > 0);
         let kernel = match &self.coefficients {
             Coefficients::Packed(kernel) => *kernel,
             Coefficients::Rows(rows) => {
                 return self.add_rows(simd, rows, channels, taps, packed, panel, sums);
             }
         };
-        for c in (0..count).step_by(PANEL) {
-            kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * taps_at_once..]);
+        let mut zeros = 0_u32;
+        for (i, c) in (0..count).step_by(PANEL).enumerate() {
+            let panel = kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * taps_at_once..]);
+            zeros |= u32::from(count >= LEAST_TESTED && panel.iter().all(|x| *x == 0.0)) << i;
         }
+        // Zero times infinity is NaN.
+        if zeros != 0 && !is_finite(simd, &packed[..packed_elements::<S>(outputs, taps.len())]) {
+            zeros = 0;
+        }
+        let mut start = 0;
+        while start < count {
+            let left = zeros >> (start / PANEL);
+            let is_zero = left & 1 == 1;
+            let end = count.min(start + PANEL * if is_zero { 1 } else { left.trailing_zeros() as usize });
+            let sums = &mut sums[start * stride..];
+            if !is_zero {
+                let next = (next.0 + start, next.1.clone());
+                self.add_panels(
+                    simd,
+                    kernel,
+                    end - start,
+                    taps.clone(),
+                    next,
+                    packed,
+                    &panel[start * taps_at_once..],
+                    sums,
+                );
+            } else if !resume {
+                for sums in sums.chunks_mut(stride).take(end - start) {
+                    sums[..outputs].fill(0.0);
+                }
+            }
+            start = end;
+        }
+    }
+
+    /// [`Product::add`] for the first `count` channels of widened panels.
+    #[inline(always)]
+    fn add_panels<S: Simd>(
+        &self,
+        simd: S,
+        kernel: &Filter,
+        count: usize,
+        taps: Range<usize>,
+        next: (usize, Range<usize>),
+        packed: &[f32],
+        panel: &[f32],
+        sums: &mut [f32],
+    ) {
+        let &Product { first, outputs, stride, taps_at_once, places, .. } = self;
+        let (width, resume) = (run_outputs::<S>(), taps.start > 0);
         // The prefetch is spread over the runs with full or partly filled vectors.
         let runs = (outputs - Tail::of::<S>(outputs).outputs()).div_ceil(width).max(1);
         let (next, soon) = next;
@@ -179,6 +228,26 @@ impl Product<'_> {
             Coefficients::Rows(_) => 0.0,
         }
     }
+}
+
+/// Fewest channels whose panels are tested for zeros: products of fewer, as of groups of channels, take too little time.
+const LEAST_TESTED: usize = 4 * PANEL;
+
+/// Elements of some packed taps.
+#[inline(always)]
+fn packed_elements<S: Simd>(outputs: usize, taps: usize) -> usize {
+    let rest = outputs % run_outputs::<S>();
+    taps * (outputs - rest + if rest == 0 { 0 } else { tap_stride::<S>(rest) })
+}
+
+/// Returns true if all numbers, in whole vectors, are finite.
+#[inline(always)]
+fn is_finite<S: Simd>(simd: S, numbers: &[f32]) -> bool {
+    let (nothing, mut sum) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
+    for x in S::as_simd_f32s(numbers).0 {
+        sum = simd.mul_add_f32s(*x, nothing, sum);
+    }
+    simd.reduce_sum_f32s(sum) == 0.0
 }
 
 /// Panels of the next [`TailKernel`], with `panels` panels left.
