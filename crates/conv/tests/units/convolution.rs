@@ -139,6 +139,43 @@ fn rows_in_memory_multiply_like_packed_ones() {
     assert!(taken >= 20);
 }
 
+/// Panels of zero coefficients, which products skip, give the bits of a product that reads each coefficient, also beside infinities.
+#[test]
+fn panels_of_zeros_multiply_infinities() {
+    let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+    let finish = Epilogue { bias: 0.0, scale: 0.75, activation: &Activation::None };
+    let (taps, c, w) = (1500, 130, 200);
+    let (input, ext) = (Extents { g: 1, c: taps, h: 1, w }, Extents { g: 1, c, h: 1, w });
+    let window = Window { k: [1; 2], s: [1; 2], p: [0, 0], from: [1, w], to: [1, w] };
+    let staging = Im2col::new(window, taps, false, ext, rayon::current_num_threads()).expect("it is small");
+    for (zeros, infinite) in [(0..130, None), (20..90, None), (20..130, Some(3)), (0..64, Some(taps * w - 5))] {
+        let mut source: Vec<f16> = (0..taps * w).map(|i| draw(i + 5)).collect();
+        infinite.into_iter().for_each(|at: usize| source[at] = f16::INFINITY);
+        let from = TensorView { data: &source, strides: dense(input) };
+        let weight = |i: usize| if zeros.contains(&(i / taps)) { f16::ZERO } else { draw(i) };
+        let data: Vec<f16> = (0..c * taps).map(weight).collect();
+        let starts: Vec<usize> = (0..c).map(|c| c * taps).collect();
+        for arch in arches() {
+            let mut workers = Workers::new();
+            workers.arch = arch;
+            let run = |by: &dyn Fn(TensorViewMut)| {
+                let mut data = vec![f16::ONE; c * w];
+                by(TensorViewMut { data: &mut data, strides: dense(ext), transposed: false });
+                data.iter().map(|x| if x.is_nan() { f16::NAN.to_bits() } else { x.to_bits() }).collect::<Vec<u16>>()
+            };
+            let rows = RowMatrix { data: &data, starts: &starts, first: 0, stride: 1, taps, channels: c };
+            let wanted = run(&|to| convolve_rows(&workers, rows, &finish, from, to, ext));
+            let groups = [Coefficients { weights: Values::Halves(data.clone()), biases: None }];
+            let kernels = Kernels::pack(&staging, false, c, groups.into());
+            let members = [BatchMember { kernels: &kernels, finish }];
+            let found = run(&|to| convolve_pointwise(&workers, &members, from, None, to, ext));
+            assert_eq!(found, wanted, "{zeros:?} {infinite:?} {arch:?}");
+            let nan = if infinite.is_some() { zeros.len() } else { 0 };
+            assert_eq!(found.iter().filter(|x| **x == f16::NAN.to_bits()).count(), nan, "{zeros:?}");
+        }
+    }
+}
+
 /// Windows of every kind, direct and unfolded, on every instruction set: sums in the order of the taps. Winograd's sums are close to
 /// them.
 #[test]
